@@ -1,0 +1,90 @@
+package api
+
+import "example.org/daisy/geom"
+
+// Paths of the HTTP interface that workers use. Every request carries the run's secret ("Authorization: Bearer …") and its
+// id (header HeaderRun).
+const (
+	// PathJoin takes a JoinRequest (POST) and answers with a JoinResponse, or with an Error and a 4xx status.
+	PathJoin = "/v1/join"
+	// PathStream upgrades the connection (GET, "Upgrade: daisy-worker/1") to the stream of frames of package wire.
+	PathStream = "/v1/stream"
+	// Upgrade is the value of the Upgrade header of PathStream.
+	Upgrade = "daisy-worker/1"
+	// HeaderRun carries the run id.
+	HeaderRun = "Daisy-Run"
+)
+
+// A JoinRequest is how a worker introduces itself. Sent again by the same process (same Nonce) it gets the same answer.
+type JoinRequest struct {
+	// Version is the version of the worker's program; a coordinator refuses another protocol than its own.
+	Protocol int    `json:"protocol"`
+	Version  string `json:"version"`
+	// Tag and Element name the submission that started this worker; both are absent for a worker that nobody launched,
+	// which then has a Name.
+	Tag     string `json:"tag,omitempty"`
+	Element int    `json:"element,omitempty"`
+	Name    string `json:"name,omitempty"`
+	// Nonce tells one process from another with the same identity. Random, never 0.
+	Nonce uint64 `json:"nonce"`
+	// Task is the task that a worker with a Name asks for; "" = any.
+	Task  string `json:"task,omitempty"`
+	Slots int    `json:"slots"`
+	Node  string `json:"node"`
+	PID   int    `json:"pid"`
+}
+
+// A JoinResponse accepts a worker.
+type JoinResponse struct {
+	// Worker is the id of the reports ("3.0").
+	Worker string `json:"worker"`
+	Epoch  uint64 `json:"epoch"`
+	// Task is what it is to run; Stream may reassign it.
+	Task TaskSpec `json:"task"`
+	// HeartbeatSeconds is how often both sides say that they live.
+	HeartbeatSeconds float64 `json:"heartbeat_seconds"`
+	// ReconnectSeconds is for how long a worker tries to come back, and HintSeconds after how long of total silence it kills
+	// its blocks: 0.9 and 0.8 of the coordinator's own patience.
+	AbandonSeconds float64 `json:"abandon_seconds"`
+	HintSeconds    float64 `json:"hint_seconds"`
+	// GraceSeconds is what running blocks get between SIGTERM and SIGKILL.
+	GraceSeconds float64 `json:"grace_seconds"`
+}
+
+// A TaskSpec is all that a worker needs to know of a task.
+type TaskSpec struct {
+	// Index is the number that the frames use for the task.
+	Index int    `json:"index"`
+	ID    string `json:"id"`
+	// Grid describes the blocks; a block on the wire is its flat index in this grid.
+	TotalRead         geom.Roi `json:"total_read"`
+	Read              geom.Roi `json:"read"`
+	Write             geom.Roi `json:"write"`
+	Fit               string   `json:"fit"`
+	ReadWriteConflict bool     `json:"read_write_conflict"`
+	// Runner is "command", "stream" or "func".
+	Runner string   `json:"runner"`
+	Argv   []string `json:"argv,omitempty"`
+	Check  []string `json:"check,omitempty"`
+	// Env is added to the environment of user code ("K=V"). Dir is its working directory, absolute.
+	Env []string `json:"env,omitempty"`
+	Dir string   `json:"dir"`
+	// RunDir is the run directory, absolute; "" for a library run that has none.
+	RunDir string `json:"run_dir"`
+	// TimeoutSeconds limits one block, from its start; 0 = no limit.
+	TimeoutSeconds float64 `json:"timeout_seconds"`
+	// CPUMilli, MemoryBytes and GPUs are what one slot may use; CPUMilli in thousandths of a core.
+	CPUMilli    int64 `json:"cpu_milli"`
+	MemoryBytes int64 `json:"memory_bytes"`
+	GPUs        int   `json:"gpus"`
+	// MaxBlocksPerWorker sends a worker away after so many blocks of this task; 0 = no limit.
+	MaxBlocksPerWorker int64 `json:"max_blocks_per_worker,omitempty"`
+}
+
+// An Error is the body of every answer that is not a success.
+type Error struct {
+	// Code is one word for programs: "secret", "version", "epoch", "twin", "ended", "unknown_tag", "run", "bad_request".
+	Code string `json:"code"`
+	// Message is for people.
+	Message string `json:"error"`
+}
