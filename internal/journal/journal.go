@@ -1,0 +1,331 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+)
+
+// DefaultSegmentBytes is the size at which a segment is followed by a new one.
+const DefaultSegmentBytes = 64 << 20
+
+// Journal is the writer of one epoch. Append belongs to one goroutine (or to
+// several; they are serialised), Commit, Rotate, DropBefore and Close to
+// another; Append never waits for the disk.
+type Journal struct {
+	dir      string
+	epoch    uint64
+	disk     disk
+	check    func() error
+	after    Position
+	maxBytes int64
+
+	mu       sync.Mutex // guards filling, appended, tooLarge; never held over I/O
+	filling  batch
+	appended uint64
+	tooLarge error
+
+	commit   sync.Mutex // one commit at a time; guards the rest
+	writing  batch      // swapped with filling; not empty only after a failed commit
+	durable  uint64
+	segment  uint32
+	current  file // nil: the next commit begins a segment
+	path     string
+	size     int64 // durable bytes of the current segment
+	earlier  int64 // durable bytes of this epoch's earlier segments
+	isClosed bool
+}
+
+// batch is the bytes of one commit: room for a segment header and a batch
+// header, then the frames. The room lets header and frames go out in one write.
+type batch struct {
+	buf     []byte
+	records uint32
+	first   uint64
+}
+
+const room = segmentHeaderSize + batchHeaderSize
+
+func (b *batch) reset() {
+	const keep = 4 << 20 // a rare giant batch does not stay in memory
+	if cap(b.buf) > keep {
+		b.buf = nil
+	}
+	if b.buf == nil {
+		b.buf = make([]byte, room, 64<<10)
+	}
+	b.buf = b.buf[:room]
+	b.records, b.first = 0, 0
+}
+
+// Option changes how Create makes a Journal.
+type Option func(*Journal)
+
+// WithCheck sets a function that every Commit calls before it writes; when it
+// gives an error, Commit writes nothing and returns it. It is the place to
+// see that a newer epoch has taken over.
+func WithCheck(check func() error) Option { return func(j *Journal) { j.check = check } }
+
+// WithSegmentBytes sets the size in bytes at which a segment is followed by a
+// new one (default DefaultSegmentBytes).
+func WithSegmentBytes(n int64) Option { return func(j *Journal) { j.maxBytes = n } }
+
+// After says which record of the earlier epochs was the last that this epoch
+// has seen, as Read reported it. What an earlier writer wrote behind it does
+// not count from now on.
+func After(last Position) Option { return func(j *Journal) { j.after = last } }
+
+func withDisk(d disk) Option { return func(j *Journal) { j.disk = d } }
+
+// Create begins the journal of an epoch (from 1) in dir, which must exist. The first
+// segment is made durable, which claims the epoch: a second Create of the same
+// epoch fails with an error that is fs.ErrExist.
+func Create(dir string, epoch uint64, options ...Option) (*Journal, error) {
+	if epoch == 0 {
+		return nil, errors.New("create a journal: epochs count from 1, and this one is 0")
+	}
+	j := &Journal{dir: dir, epoch: epoch, disk: osDisk{}, maxBytes: DefaultSegmentBytes}
+	for _, o := range options {
+		o(j)
+	}
+	j.filling.reset()
+	j.writing.reset()
+	if err := j.begin(nil); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("create the journal of epoch %d: another coordinator has begun this epoch already: %w", epoch, err)
+		}
+		return nil, fmt.Errorf("create the journal of epoch %d: %w", epoch, err)
+	}
+	return j, nil
+}
+
+// Append adds a record to the next commit and returns its number. The record
+// is copied. A record above MaxRecord gets the number 0 and makes every later
+// Commit fail: the sequence would have a hole.
+func (j *Journal) Append(record []byte) (seq uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(record) > MaxRecord {
+		if j.tooLarge == nil {
+			j.tooLarge = fmt.Errorf("journal: the record after record %d has %d bytes, and at most %d are allowed", j.appended, len(record), MaxRecord)
+		}
+		return 0
+	}
+	j.appended++
+	if j.filling.records == 0 {
+		j.filling.first = j.appended
+	}
+	j.filling.buf = appendFrame(j.filling.buf, j.epoch, j.appended, record)
+	j.filling.records++
+	return j.appended
+}
+
+// Appended is the number of the last record that was appended.
+func (j *Journal) Appended() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.appended
+}
+
+// Commit makes everything that was appended before the call durable, with one
+// write and one fsync, and returns the number of the last durable record, also
+// beside an error. After an error nothing is lost: the records are kept, and a
+// later Commit tries them again in a new segment.
+func (j *Journal) Commit() (upTo uint64, err error) {
+	j.commit.Lock()
+	defer j.commit.Unlock()
+	err = j.flush()
+	return j.durable, err
+}
+
+func (j *Journal) flush() error {
+	if j.isClosed {
+		return fmt.Errorf("journal of epoch %d: it is closed", j.epoch)
+	}
+	if j.check != nil {
+		if err := j.check(); err != nil {
+			return err
+		}
+	}
+	if j.writing.records > 0 { // left by a commit that failed
+		if err := j.write(); err != nil {
+			return err
+		}
+	}
+	j.mu.Lock()
+	j.filling, j.writing = j.writing, j.filling
+	err := j.tooLarge
+	j.mu.Unlock()
+	if j.writing.records > 0 {
+		if err := j.write(); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// write makes the batch in j.writing durable and empties it.
+func (j *Journal) write() error {
+	b := &j.writing
+	batchHeader{b.records, uint64(len(b.buf) - room), b.first}.put(b.buf[segmentHeaderSize:], j.epoch)
+	if j.current != nil && j.size >= j.maxBytes {
+		j.leave()
+	}
+	if j.current == nil {
+		if err := j.begin(b.buf); err != nil {
+			return fmt.Errorf("commit record %d: %w", b.first, err)
+		}
+	} else {
+		bytes := b.buf[segmentHeaderSize:]
+		if err := writeAndSync(j.current, j.path, bytes); err != nil {
+			// Best effort: a reader takes nothing behind the last good batch
+			// from here anyway, because the next segment says where it begins.
+			_ = j.current.Truncate(j.size)
+			j.leave()
+			return fmt.Errorf("commit record %d: %w", b.first, err)
+		}
+		j.size += int64(len(bytes))
+	}
+	j.durable = b.first + uint64(b.records) - 1
+	b.reset()
+	return nil
+}
+
+// begin makes a new segment and its first bytes durable: only the header where
+// bytes is nil, else bytes, whose first segmentHeaderSize bytes it fills in.
+func (j *Journal) begin(bytes []byte) error {
+	j.segment++
+	header := segmentHeader{j.segment, j.epoch, j.durable + 1, j.after}
+	if bytes == nil {
+		bytes = header.append(nil)
+	} else {
+		header.append(bytes[:0])
+	}
+	path := filepath.Join(j.dir, segmentName(j.epoch, j.segment))
+	f, err := j.disk.Create(path)
+	if err != nil {
+		if !errors.Is(err, fs.ErrExist) {
+			j.segment-- // no file has this number
+		}
+		return err
+	}
+	err = writeAndSync(f, path, bytes)
+	if err == nil {
+		err = j.disk.SyncDir(j.dir)
+	}
+	if err != nil {
+		_ = f.Close()
+		// Its records are in memory still and go to the next segment. Where
+		// the file cannot be removed, its number is not used again.
+		if j.disk.Remove(path) == nil {
+			j.segment--
+		}
+		return err
+	}
+	j.current, j.path, j.size = f, path, int64(len(bytes))
+	return nil
+}
+
+// leave closes the current segment; the next write begins another one.
+func (j *Journal) leave() {
+	_ = j.current.Close() // what counts in it has been synced
+	j.earlier += j.size
+	j.current, j.size = nil, 0
+}
+
+func writeAndSync(f file, path string, bytes []byte) error {
+	if n, err := f.Write(bytes); err != nil {
+		return withPath("write", path, err)
+	} else if n < len(bytes) {
+		return withPath("write", path, fmt.Errorf("only %d of %d bytes were written", n, len(bytes)))
+	}
+	if err := f.Sync(); err != nil {
+		return withPath("sync", path, err)
+	}
+	return nil
+}
+
+// withPath makes sure that an error names the file; those of os.File do so already.
+func withPath(op, path string, err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return err
+	}
+	return &fs.PathError{Op: op, Path: path, Err: err}
+}
+
+// Durable is the number of the last durable record.
+func (j *Journal) Durable() uint64 {
+	j.commit.Lock()
+	defer j.commit.Unlock()
+	return j.durable
+}
+
+// Epoch is the epoch that this journal writes.
+func (j *Journal) Epoch() uint64 { return j.epoch }
+
+// Size is the number of durable bytes that this epoch has written.
+func (j *Journal) Size() int64 {
+	j.commit.Lock()
+	defer j.commit.Unlock()
+	return j.earlier + j.size
+}
+
+// Rotate commits, then begins a new segment and returns its number: what is
+// appended from now on is in this segment or a later one. After a checkpoint
+// record in it is durable, DropBefore(number) removes what it replaces.
+func (j *Journal) Rotate() (segment uint32, err error) {
+	j.commit.Lock()
+	defer j.commit.Unlock()
+	if err := j.flush(); err != nil {
+		return 0, err
+	}
+	if j.current != nil {
+		j.leave()
+	}
+	if err := j.begin(nil); err != nil {
+		return 0, fmt.Errorf("begin a journal segment: %w", err)
+	}
+	return j.segment, nil
+}
+
+// DropBefore removes every segment of earlier epochs, and those of this epoch
+// below the given one. The oldest go first, so that a crash in between leaves
+// a journal that only begins later.
+func (j *Journal) DropBefore(segment uint32) error {
+	j.commit.Lock()
+	defer j.commit.Unlock()
+	files, err := listSegments(j.dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.epoch > j.epoch || f.epoch == j.epoch && f.segment >= min(segment, j.segment) {
+			break
+		}
+		if err := j.disk.Remove(f.path); err != nil {
+			return fmt.Errorf("drop an old journal segment: %w", err)
+		}
+	}
+	return j.disk.SyncDir(j.dir)
+}
+
+// Close commits what was appended and closes the segment. It returns the error
+// of that commit; the records that it names are then lost with the Journal.
+func (j *Journal) Close() error {
+	j.commit.Lock()
+	defer j.commit.Unlock()
+	if j.isClosed {
+		return nil
+	}
+	err := j.flush()
+	j.isClosed = true
+	if j.current != nil {
+		if cerr := j.current.Close(); err == nil && cerr != nil {
+			err = withPath("close", j.path, cerr)
+		}
+	}
+	return err
+}

@@ -1,0 +1,306 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// Report says what Read found.
+type Report struct {
+	Records  uint64   // records given to the function
+	Segments int      // segment files read
+	Epochs   int      // epochs that had a segment
+	First    Position // the first record given; zero if none
+	Last     Position // the last record given; zero if none
+	Cut      []Cut    // what was there and does not count
+}
+
+// Cut is the end of a segment that does not count: never committed, or void
+// because a later segment or epoch does not build on it.
+type Cut struct {
+	File   string
+	Offset int64 // from the start of the file, in bytes
+	Bytes  int64
+	Reason string
+}
+
+func (c Cut) String() string {
+	return fmt.Sprintf("%s: the last %d bytes, from byte %d, do not count: %s", c.File, c.Bytes, c.Offset, c.Reason)
+}
+
+// DamageError says that a record which was once durable cannot be read. The
+// records before it have been given to the function.
+type DamageError struct {
+	File   string
+	Offset int64  // of the damage or of the batch that holds it, in bytes
+	Record uint64 // the first record that is missing
+	Epoch  uint64
+	Reason string
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("%s: damaged at byte %d: %s; what was committed from record %d of epoch %d on cannot be trusted. "+
+		"Restore the file from a copy, or start a new run", e.File, e.Offset, e.Reason, e.Record, e.Epoch)
+}
+
+// Read gives every committed record in dir to the function, in the order in
+// which they were appended, epoch after epoch; the record is valid during the
+// call only. Read changes no file. One segment is held in memory at a time.
+//
+// An error of the function ends the reading and is returned as it is; damage
+// is a *DamageError. The Report is true also beside an error.
+func Read(dir string, record func(epoch, seq uint64, record []byte) error) (Report, error) {
+	var report Report
+	files, err := listSegments(dir)
+	if err != nil {
+		return report, err
+	}
+	chain, err := readHeaders(files, &report)
+	if err != nil {
+		return report, err
+	}
+	for i, s := range chain {
+		if i == 0 || chain[i-1].epoch != s.epoch {
+			report.Epochs++
+		}
+		data, err := os.ReadFile(s.path)
+		if err != nil {
+			return report, fmt.Errorf("read the journal: %w", err)
+		}
+		report.Segments++
+		result, err := scan(data, s.epoch, s.first, s.until, func(seq uint64, rec []byte) error {
+			if report.Records == 0 {
+				report.First = Position{s.epoch, seq}
+			}
+			report.Records++
+			report.Last = Position{s.epoch, seq}
+			return record(s.epoch, seq, rec)
+		})
+		if err != nil {
+			return report, err
+		}
+		if result.damaged {
+			return report, &DamageError{s.path, result.offset, result.next, s.epoch, result.reason}
+		}
+		if rest := int64(len(data)) - result.offset; rest > 0 {
+			report.Cut = append(report.Cut, Cut{s.path, result.offset, rest, result.reason})
+		}
+	}
+	return report, nil
+}
+
+// link is a segment with what its successors say about it.
+type link struct {
+	segmentHeader
+	path  string
+	until uint64 // records from this number on are void; those below must be there. 0: not known
+}
+
+// readHeaders reads the headers of all segments and works out from each how
+// many records of the one before count. Segments whose header was cut by a
+// crash are reported and left out.
+func readHeaders(files []segmentFile, report *Report) ([]link, error) {
+	var chain []link
+	for i, f := range files {
+		head, size, err := readStart(f.path)
+		if err != nil {
+			return nil, fmt.Errorf("read the journal: %w", err)
+		}
+		h, err := parseSegmentHeader(head)
+		var version errVersion
+		switch {
+		case errors.As(err, &version):
+			return nil, fmt.Errorf("%s: %w", f.path, err)
+		case err != nil:
+			// A crash leaves a bad header only with nothing behind it. Where
+			// segments of the epoch stand before and after, it was left after
+			// a failed commit, or connect finds that its records are missing.
+			between := len(chain) > 0 && chain[len(chain)-1].epoch == f.epoch && i+1 < len(files) && files[i+1].epoch == f.epoch
+			if found, rerr := holdsBatch(f.path, f.epoch); rerr != nil {
+				return nil, fmt.Errorf("read the journal: %w", rerr)
+			} else if found && !between {
+				return nil, &DamageError{f.path, 0, 1, f.epoch, err.Error()}
+			}
+			report.Cut = append(report.Cut, Cut{f.path, 0, size, err.Error()})
+			continue
+		case h.epoch != f.epoch || h.segment != f.segment:
+			return nil, &DamageError{f.path, 0, h.first, f.epoch,
+				fmt.Sprintf("the file says that it is segment %d of epoch %d; it was renamed or copied", h.segment, h.epoch)}
+		}
+		chain = append(chain, link{segmentHeader: h, path: f.path})
+	}
+	return connect(chain)
+}
+
+// connect sets until of each segment, drops epochs that no later one builds
+// on, and finds missing segments.
+func connect(chain []link) ([]link, error) {
+	var kept []link
+	// Backwards: what the later epoch builds on decides what counts of the earlier.
+	bound := Position{} // Epoch 0: no bound
+	for end := len(chain); end > 0; {
+		start := end - 1
+		for start > 0 && chain[start-1].epoch == chain[end-1].epoch {
+			start--
+		}
+		epoch := chain[start:end]
+		if start > 0 && epoch[0].first != 1 {
+			return nil, &DamageError{epoch[0].path, 0, 1, epoch[0].epoch, fmt.Sprintf("the segment before it is missing: it begins with record %d", epoch[0].first)}
+		}
+		// Segments are dropped oldest first, so an epoch is not missing between others.
+		if bound.Epoch > epoch[0].epoch {
+			return nil, &DamageError{chain[end].path, 0, 1, bound.Epoch, "it builds on " + bound.String() + ", and no segment of that epoch is there"}
+		}
+		if bound.Epoch == 0 || bound.Epoch == epoch[0].epoch {
+			until := uint64(0)
+			if bound.Epoch == epoch[0].epoch {
+				until = bound.Record + 1
+			}
+			if err := connectEpoch(epoch, until); err != nil {
+				return nil, err
+			}
+			kept = append(slices.Clone(epoch), kept...)
+			bound = epoch[0].after
+		}
+		end = start
+	}
+	return kept, nil
+}
+
+func connectEpoch(epoch []link, until uint64) error {
+	for i := range epoch {
+		s := &epoch[i]
+		if i+1 < len(epoch) {
+			s.until = epoch[i+1].first
+			if s.until < s.first {
+				return &DamageError{epoch[i+1].path, 0, s.until, s.epoch, fmt.Sprintf("it begins with record %d, but the segment before it with record %d", s.until, s.first)}
+			}
+		} else {
+			s.until = until
+		}
+		if until != 0 && s.until > until {
+			s.until = until
+		}
+	}
+	return nil
+}
+
+func readStart(path string) (head []byte, size int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	head = make([]byte, min(info.Size(), segmentHeaderSize))
+	if _, err := f.ReadAt(head, 0); err != nil && len(head) > 0 {
+		return nil, 0, err
+	}
+	return head, info.Size(), nil
+}
+
+func holdsBatch(path string, epoch uint64) (bool, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	return findBatch(data, epoch, 0), nil
+}
+
+// scanned is where the reading of a segment ended and why.
+type scanned struct {
+	offset  int64  // bytes that count
+	next    uint64 // number of the record that would have followed
+	damaged bool
+	reason  string // why the rest does not count; "" when there is none
+}
+
+// scan reads the batches of a segment whose header has been checked. Records
+// from until on are void and those below it must be there (0: not known, then
+// a bad batch is damage only if another batch stands behind it). It never
+// panics, whatever data holds.
+func scan(data []byte, epoch, first, until uint64, yield func(seq uint64, record []byte) error) (scanned, error) {
+	at := scanned{offset: min(segmentHeaderSize, int64(len(data))), next: first}
+	for {
+		if until != 0 && at.next >= until {
+			at.reason = "a later segment continues before it"
+			return at, nil
+		}
+		rest := data[at.offset:]
+		if len(rest) == 0 {
+			if until != 0 {
+				at.damaged, at.reason = true, fmt.Sprintf("it ends here, but the journal went on to record %d", until-1)
+			}
+			return at, nil
+		}
+		n, err := checkBatch(rest, epoch, at.next)
+		if err != nil {
+			at.damaged = until != 0 || findBatch(rest, epoch, at.next+1)
+			at.reason = err.Error()
+			return at, nil
+		}
+		frames := rest[batchHeaderSize:n]
+		for len(frames) > 0 {
+			size := little.Uint32(frames)
+			// A batch may reach over the bound only in a segment that was left
+			// after a failed commit; then the same records come again later.
+			if until == 0 || at.next < until {
+				if err := yield(at.next, frames[frameHeaderSize:4+size]); err != nil {
+					return at, err
+				}
+				at.next++
+			}
+			frames = frames[4+size:]
+		}
+		at.offset += int64(n)
+	}
+}
+
+// checkBatch checks the batch at the start of b, every frame of it, and gives
+// its length.
+func checkBatch(b []byte, epoch, next uint64) (int, error) {
+	h, ok := parseBatchHeader(b, epoch)
+	switch {
+	case !ok && len(b) < batchHeaderSize:
+		return 0, fmt.Errorf("the batch header before record %d is cut short", next)
+	case !ok:
+		return 0, fmt.Errorf("the batch header before record %d is not one", next)
+	case h.first != next:
+		return 0, fmt.Errorf("record %d was expected, and a batch that begins with record %d is there", next, h.first)
+	case h.bytes > uint64(len(b)-batchHeaderSize):
+		return 0, fmt.Errorf("the batch that begins with record %d is cut short: %d of %d bytes", next, len(b)-batchHeaderSize, h.bytes)
+	}
+	frames := b[batchHeaderSize : batchHeaderSize+int(h.bytes)]
+	for i := range uint64(h.records) {
+		_, n, err := parseFrame(frames, epoch, next+i)
+		if err != nil {
+			return 0, err
+		}
+		frames = frames[n:]
+	}
+	if len(frames) > 0 || h.records == 0 {
+		return 0, fmt.Errorf("the batch that begins with record %d does not have the %d records that it announces", next, h.records)
+	}
+	return batchHeaderSize + int(h.bytes), nil
+}
+
+// findBatch reports whether a batch header of the epoch, with a first record
+// of at least from, stands anywhere in b.
+func findBatch(b []byte, epoch, from uint64) bool {
+	for {
+		i := bytes.Index(b, batchMagic[:])
+		if i < 0 {
+			return false
+		}
+		if h, ok := parseBatchHeader(b[i:], epoch); ok && h.first >= from {
+			return true
+		}
+		b = b[i+1:]
+	}
+}

@@ -1,0 +1,61 @@
+package rundir
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const discoveryFile = "discovery.json"
+
+// DiscoveryVersion is the format version of discovery.json.
+const DiscoveryVersion = 1
+
+// Discovery says where the coordinator of a run listens.
+type Discovery struct {
+	Version   int       `json:"version"`
+	Epoch     uint64    `json:"epoch"`
+	RunID     string    `json:"run_id"`
+	Addresses []string  `json:"addresses"` // "host:port", best first
+	Started   time.Time `json:"started"`
+	Host      string    `json:"host"`
+	PID       int       `json:"pid"`
+}
+
+// WriteDiscovery replaces discovery.json. Version and RunID are filled in.
+func (d *Dir) WriteDiscovery(where Discovery) error {
+	where.Version, where.RunID = DiscoveryVersion, d.RunID()
+	where.Started = where.Started.UTC()
+	data, err := json.MarshalIndent(where, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", d.DiscoveryPath(), err)
+	}
+	return d.write(discoveryFile, append(data, '\n'))
+}
+
+// ReadDiscovery reads the discovery file of the run directory at path. A file
+// that is not there yet is an error that is fs.ErrNotExist.
+func ReadDiscovery(path string) (Discovery, error) {
+	file := filepath.Join(path, discoveryFile)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return Discovery{}, explain("read", file, err)
+	}
+	return parseDiscovery(file, data)
+}
+
+func parseDiscovery(file string, data []byte) (Discovery, error) {
+	var where Discovery
+	if err := json.Unmarshal(data, &where); err != nil {
+		return Discovery{}, fmt.Errorf("%s: cannot be read: %w", file, err)
+	}
+	switch {
+	case where.Version != DiscoveryVersion:
+		return Discovery{}, fmt.Errorf("%s: has format version %d, and this program knows version %d; use the worker in the run directory's bin/", file, where.Version, DiscoveryVersion)
+	case where.Epoch == 0 || where.RunID == "" || len(where.Addresses) == 0:
+		return Discovery{}, fmt.Errorf("%s: has no epoch, run_id or addresses", file)
+	}
+	return where, nil
+}

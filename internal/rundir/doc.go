@@ -1,0 +1,19 @@
+// Package rundir is the directory in which everything of one run lives. It is
+// for people, and for coordinator and workers to find each other:
+//
+//	run.json          what this directory is: format version, run id, name, when it was made
+//	job.toml          the job file as it was frozen
+//	bin/daisy-worker  a copy of the worker, so that an upgrade does not touch a run
+//	discovery.json    where the coordinator listens; replaced by rename
+//	secret            gives access to the run (0600)
+//	epoch             number of the coordinator's present life
+//	lock              who coordinates the run
+//	journal/          the truth (package journal)
+//	logs/             one file a worker
+//	outbox/           results that a worker could not deliver
+//	stats.json        the statistics, final when the run has ended
+//
+// The directory is 0700. Every file is written under a temporary name, synced
+// and renamed, and then its directory is synced, so that a reader on any
+// machine sees the old file or the new one, never a part of one.
+package rundir

@@ -1,0 +1,28 @@
+// Package tracking keeps the marks that outlive a run: which blocks are done,
+// and how often each failed. The files are those of daisy 2.0.0, so that either
+// program can go on where the other stopped, and zarr-python can read them.
+//
+// # Layout
+//
+// One Zarr v3 group a task, with the attribute daisy_task_hash (see Hash) and two arrays:
+//
+//	done      uint8   nonzero = done
+//	failures  uint32  failed attempts over all runs
+//
+// Both have the shape ceil(total read shape / block's write shape), one chunk
+// c/0/0.. of exactly that shape, the codec "bytes" (little endian) alone, fill value 0.
+// A block's cell is its index as in its id: (write offset − total read offset)
+// / write shape, rounded down. With context this array is larger than the
+// grid of blocks; cells that are no block's are ignored.
+//
+// # What is refused
+//
+// A wrong mark makes a run skip work that was never done, silently. So what
+// cannot be read with certainty is refused, never guessed: another layout
+// (*LayoutError), and any group whose metadata is missing, damaged or says
+// something else than the above (*UnreadableError). A chunk that is not there
+// is certain: in Zarr it means that every cell has the fill value.
+//
+// Files are read with pread and written with pwrite, never mapped: a mapped file that is cut
+// short on a network file system kills the process.
+package tracking

@@ -1,0 +1,222 @@
+package tracking
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+const (
+	metadataFile  = "zarr.json"
+	doneArray     = "done"
+	failuresArray = "failures"
+)
+
+// arrays gives the data type and the bytes of a cell of each array.
+var arrays = map[string]struct {
+	dataType string
+	cell     int64
+}{doneArray: {"uint8", 1}, failuresArray: {"uint32", 4}}
+
+// isFresh reports whether dir does not exist or is an empty directory.
+func isFresh(dir string) (bool, error) {
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, explain("open", dir, err)
+	}
+	defer f.Close()
+	_, err = f.Readdirnames(1)
+	switch {
+	case errors.Is(err, io.EOF):
+		return true, nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return false, &UnreadableError{dir, dir, "it is a file, not a directory"}
+	case err != nil:
+		return false, explain("list", dir, err)
+	}
+	return false, nil
+}
+
+// makeGroup makes a group without a mark. It is built beside its place and
+// renamed, so that a crash leaves no group that lacks a file.
+func makeGroup(dir, hash string, c cells) (err error) {
+	// The group's lock is held, so what stands there was left by a crash.
+	temp := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".new")
+	if err := os.RemoveAll(temp); err != nil {
+		return explain("make", dir, err)
+	}
+	if err := os.Mkdir(temp, 0o777); err != nil {
+		return explain("make", dir, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(temp)
+		}
+	}()
+	for _, name := range []string{doneArray, failuresArray} {
+		if err := makeArray(temp, name, c); err != nil {
+			return err
+		}
+	}
+	if err := writeSynced(filepath.Join(temp, metadataFile), groupJSON(hash)); err != nil {
+		return err
+	}
+	if err := syncDir(temp); err != nil {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // removes an empty directory only
+		return explain("make", dir, err)
+	}
+	if err := os.Rename(temp, dir); err != nil {
+		return explain("make", dir, err)
+	}
+	return syncDir(filepath.Dir(dir))
+}
+
+func makeArray(group, name string, c cells) error {
+	dir := filepath.Join(group, name)
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return explain("make", dir, err)
+	}
+	kind := arrays[name]
+	if err := writeSynced(filepath.Join(dir, metadataFile), arrayJSON(c.array, kind.dataType)); err != nil {
+		return err
+	}
+	if err := makeChunk(chunkPath(dir, c), kind.cell*c.count); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func chunkPath(array string, c cells) string {
+	return filepath.Join(array, "c"+strings.Repeat("/0", c.array.Dims()))
+}
+
+// makeChunk makes a chunk of zeros. It is sparse: it takes no room until it is written to.
+func makeChunk(path string, size int64) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return explain("make", path, err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return explain("make", path, err)
+	}
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		return explain("make", path, err)
+	}
+	if err := f.Sync(); err != nil {
+		return explain("make", path, err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return explain("make", path, err)
+	}
+	defer f.Close()
+	if _, err := f.Write(data); err != nil {
+		return explain("write", path, err)
+	}
+	if err := f.Sync(); err != nil {
+		return explain("write", path, err)
+	}
+	return nil
+}
+
+func syncDir(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return explain("sync", path, err)
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		return explain("sync", path, err)
+	}
+	return nil
+}
+
+// checkGroup checks the group's own file.
+func checkGroup(dir, want string) error {
+	file := filepath.Join(dir, metadataFile)
+	data, err := readMetadata(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &UnreadableError{dir, file, "the file is missing, so nobody knows for which blocks the marks in the folder are"}
+	}
+	if err != nil {
+		return explain("read", file, err)
+	}
+	stored, err := parseGroup(data)
+	if err != nil {
+		return &UnreadableError{dir, file, err.Error()}
+	}
+	if stored != want {
+		return &LayoutError{dir, stored, want}
+	}
+	return nil
+}
+
+// maxMetadata is far above any zarr.json that can pass the checks.
+const maxMetadata = 16 << 20
+
+func readMetadata(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxMetadata+1))
+	if err == nil && len(data) > maxMetadata {
+		err = fmt.Errorf("it has more than %d bytes", maxMetadata)
+	}
+	return data, err
+}
+
+// open checks an array and opens its chunk. An array failures that is not
+// there at all is made: it has no history. An array done that is not there is refused: every group has one.
+func (a *arrayFile) open(group, name string, c cells) error {
+	dir := filepath.Join(group, name)
+	kind := arrays[name]
+	a.path, a.size = chunkPath(dir, c), kind.cell*c.count
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		if name == doneArray {
+			return &UnreadableError{group, dir, "the array is missing"}
+		}
+		if err := makeArray(group, name, c); err != nil {
+			return err
+		}
+		if err := syncDir(group); err != nil {
+			return err
+		}
+	}
+	file := filepath.Join(dir, metadataFile)
+	data, err := readMetadata(file)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return &UnreadableError{group, file, "the file is missing"}
+	}
+	if err != nil {
+		return explain("read", file, err)
+	}
+	if err := checkArray(data, c.array, kind.dataType); err != nil {
+		return &UnreadableError{group, file, err.Error()}
+	}
+	err = a.openChunk()
+	var wrong *sizeError
+	switch {
+	case errors.As(err, &wrong):
+		return &UnreadableError{group, a.path, wrong.Error()}
+	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
+		return &UnreadableError{group, a.path, "it is not a file"}
+	}
+	return err
+}

@@ -1,0 +1,423 @@
+package tracking
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"example.org/daisy/geom"
+)
+
+// Store is the open tracking group of one task. Its methods may be called from
+// any goroutine. Marks are kept in memory until Flush.
+type Store struct {
+	dir   string
+	cells cells
+	lock  *groupLock
+
+	done, failures arrayFile
+
+	mu              sync.Mutex // guards what is pending; never held over I/O
+	pendingDone     []int64    // cells
+	pendingFailures map[int64]failureChange
+
+	flushing sync.Mutex // one Flush at a time; guards changed
+	changed  bool       // since the last Sync
+}
+
+// failureChange is what happens to a cell of failures: set to a value first, if set, then added to.
+type failureChange struct {
+	set   bool
+	value uint32
+	add   uint32
+}
+
+// Open opens the tracking group in dir for the blocks of g, or makes it, with
+// its parents, if dir does not exist or is an empty directory. The group is
+// locked until Close. Errors are *LayoutError, *UnreadableError, *LockedError, or name the file and the cause.
+func Open(dir string, g *geom.Grid, options ...Option) (*Store, error) {
+	var o settings
+	for _, option := range options {
+		option(&o)
+	}
+	return open(dir, g, o.run, flock)
+}
+
+// Option changes how Open opens a group.
+type Option func(*settings)
+
+type settings struct{ run string }
+
+// ForRun names the run that opens the group. Where the file system has no
+// flock, a lock that an earlier life of this run left behind is then taken over.
+func ForRun(id string) Option { return func(s *settings) { s.run = id } }
+
+func open(dir string, g *geom.Grid, run string, flock func(*os.File) error) (*Store, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("tracking: find %s: %w", dir, err)
+	}
+	// One group has one lock, by whatever link it is reached.
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	c, err := newCells(g)
+	if err != nil || c.count > math.MaxInt64/4 {
+		return nil, fmt.Errorf("tracking %s: an array of %v cells is too large for a file: make the blocks larger, or leave tracking out", dir, g.TrackingShape())
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
+		return nil, explain("make the folder", filepath.Dir(dir), err)
+	}
+	lock, err := lockGroup(dir, run, flock)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dir: dir, cells: c, lock: lock, pendingFailures: map[int64]failureChange{}}
+	if err := s.openFiles(Hash(g)); err != nil {
+		s.done.close()
+		s.failures.close()
+		_ = lock.release()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) openFiles(hash string) error {
+	fresh, err := isFresh(s.dir)
+	if err != nil {
+		return err
+	}
+	if fresh {
+		if err := makeGroup(s.dir, hash, s.cells); err != nil {
+			return err
+		}
+	}
+	if err := checkGroup(s.dir, hash); err != nil {
+		return err
+	}
+	if err := s.done.open(s.dir, doneArray, s.cells); err != nil {
+		return err
+	}
+	return s.failures.open(s.dir, failuresArray, s.cells)
+}
+
+// Done gives the blocks that are done as a bitmap by flat block index: block b
+// is bit b%64 of word b/64. It reads the file; marks that were not flushed are not in it.
+func (s *Store) Done() ([]uint64, error) {
+	bits := bitWriter{words: make([]uint64, (s.cells.blocks+63)/64)}
+	if !s.done.exists() || s.cells.blocks == 0 {
+		return bits.words, nil
+	}
+	buffer := make([]byte, min(1<<20, s.cells.count))
+	start, have := int64(0), int64(0) // cells [start, start+have) are in the buffer
+	err := s.cells.runs(func(cell, n int64) error {
+		for n > 0 {
+			if cell >= start+have {
+				start, have = cell, min(int64(len(buffer)), s.cells.count-cell)
+				if err := s.done.readAt(buffer[:have], start); err != nil {
+					return err
+				}
+			}
+			from := cell - start
+			take := min(n, have-from)
+			bits.appendNonzero(buffer[from : from+take])
+			cell, n = cell+take, n-take
+		}
+		return nil
+	})
+	return bits.words, err
+}
+
+// FailureCount gives the failed attempts of a block over all runs, as flushed.
+func (s *Store) FailureCount(block int64) (uint32, error) {
+	if err := s.check(block); err != nil {
+		return 0, err
+	}
+	if !s.failures.exists() {
+		return 0, nil
+	}
+	var b [4]byte
+	err := s.failures.readAt(b[:], 4*s.cells.cell(block))
+	return binary.LittleEndian.Uint32(b[:]), err
+}
+
+func (s *Store) check(block int64) error {
+	if block < 0 || block >= s.cells.blocks {
+		return fmt.Errorf("tracking %s: there is no block %d: the task has %d", s.dir, block, s.cells.blocks)
+	}
+	return nil
+}
+
+// MarkDone marks a block as done with the next Flush. The block is in [0, grid.Len()); it panics otherwise.
+func (s *Store) MarkDone(block int64) {
+	s.mustHave(block)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pendingDone = append(s.pendingDone, s.cells.cell(block))
+}
+
+// AddFailure counts one failed attempt of a block with the next Flush; the
+// count stays at 2^32-1 once there. The block is as in MarkDone.
+func (s *Store) AddFailure(block int64) {
+	s.change(block, func(c failureChange) failureChange {
+		if c.add < math.MaxUint32 {
+			c.add++
+		}
+		return c
+	})
+}
+
+// SetFailures sets the failed attempts of a block with the next Flush. The block is as in MarkDone.
+func (s *Store) SetFailures(block int64, n uint32) {
+	s.change(block, func(failureChange) failureChange { return failureChange{set: true, value: n} })
+}
+
+func (s *Store) change(block int64, f func(failureChange) failureChange) {
+	s.mustHave(block)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cell := s.cells.cell(block)
+	s.pendingFailures[cell] = f(s.pendingFailures[cell])
+}
+
+func (s *Store) mustHave(block int64) {
+	if err := s.check(block); err != nil {
+		panic(err.Error()) // a block of another task: marks would go astray
+	}
+}
+
+// Flush writes what is pending, one write for each run of neighbouring cells.
+// After an error everything is still pending, and Flush may be tried again.
+func (s *Store) Flush() error {
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	s.mu.Lock()
+	done, failures := s.pendingDone, s.pendingFailures
+	s.pendingDone, s.pendingFailures = nil, map[int64]failureChange{}
+	s.mu.Unlock()
+	slices.Sort(done)
+	done = slices.Compact(done)
+	if len(done) > 0 {
+		if err := s.flushDone(done); err != nil {
+			s.putBack(done, failures)
+			return err
+		}
+	}
+	if len(failures) > 0 {
+		if err := s.flushFailures(failures); err != nil {
+			s.putBack(nil, failures)
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) putBack(done []int64, failures map[int64]failureChange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pendingDone = append(done, s.pendingDone...)
+	for cell, later := range s.pendingFailures {
+		if first, ok := failures[cell]; ok && !later.set {
+			first.add = addSaturating(first.add, later.add)
+			later = first
+		}
+		failures[cell] = later
+	}
+	s.pendingFailures = failures
+}
+
+// maxWrite bounds the memory of one write, in cells.
+const maxWrite = 1 << 18
+
+// flushDone takes cells in ascending order, each once.
+func (s *Store) flushDone(cells []int64) error {
+	if err := s.done.make(); err != nil {
+		return err
+	}
+	s.changed = true
+	var ones []byte
+	return eachRun(cells, func(first, n int64) error {
+		for int64(len(ones)) < n {
+			ones = append(ones, 1)
+		}
+		return s.done.writeAt(ones[:n], first)
+	})
+}
+
+// flushFailures writes runs one by one and forgets each that is written: an
+// addition that is tried again after an error must not count twice.
+func (s *Store) flushFailures(changes map[int64]failureChange) error {
+	if err := s.failures.make(); err != nil {
+		return err
+	}
+	s.changed = true
+	cells := make([]int64, 0, len(changes))
+	for cell := range changes {
+		cells = append(cells, cell)
+	}
+	slices.Sort(cells)
+	return eachRun(cells, func(first, n int64) error {
+		b := make([]byte, 4*n)
+		if err := s.failures.readAt(b, 4*first); err != nil {
+			return err
+		}
+		for i := range n {
+			c := changes[first+i]
+			old := binary.LittleEndian.Uint32(b[4*i:])
+			if c.set {
+				old = c.value
+			}
+			binary.LittleEndian.PutUint32(b[4*i:], addSaturating(old, c.add))
+		}
+		if err := s.failures.writeAt(b, 4*first); err != nil {
+			return err
+		}
+		for i := range n {
+			delete(changes, first+i)
+		}
+		return nil
+	})
+}
+
+func addSaturating(a, b uint32) uint32 {
+	if a > math.MaxUint32-b {
+		return math.MaxUint32
+	}
+	return a + b
+}
+
+// eachRun calls yield for each run of consecutive numbers, at most maxWrite long.
+func eachRun(sorted []int64, yield func(first, n int64) error) error {
+	for len(sorted) > 0 {
+		n := 1
+		for n < len(sorted) && n < maxWrite && sorted[n] == sorted[0]+int64(n) {
+			n++
+		}
+		if err := yield(sorted[0], int64(n)); err != nil {
+			return err
+		}
+		sorted = sorted[n:]
+	}
+	return nil
+}
+
+// Sync flushes, then makes what was written durable.
+func (s *Store) Sync() error {
+	if err := s.Flush(); err != nil {
+		return err
+	}
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	if !s.changed {
+		return nil
+	}
+	if err := s.done.sync(); err != nil {
+		return err
+	}
+	if err := s.failures.sync(); err != nil {
+		return err
+	}
+	s.changed = false
+	return nil
+}
+
+// Close syncs and gives the lock back. The Store is closed also after an error.
+func (s *Store) Close() error {
+	return errors.Join(s.Sync(), s.done.close(), s.failures.close(), s.lock.release())
+}
+
+// Dir is the absolute path of the group.
+func (s *Store) Dir() string { return s.dir }
+
+// arrayFile is the one chunk of an array.
+type arrayFile struct {
+	path string
+	size int64    // of the chunk in bytes
+	file *os.File // nil: there is no chunk yet, every cell is 0
+}
+
+func (a *arrayFile) exists() bool { return a.file != nil }
+
+func (a *arrayFile) readAt(b []byte, at int64) error {
+	if _, err := a.file.ReadAt(b, at); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the file was cut short by another program meanwhile")
+		}
+		return explain("read", a.path, err)
+	}
+	return nil
+}
+
+func (a *arrayFile) writeAt(b []byte, at int64) error {
+	if _, err := a.file.WriteAt(b, at); err != nil {
+		return explain("write", a.path, err)
+	}
+	return nil
+}
+
+// make makes the chunk if it is missing, all zeros.
+func (a *arrayFile) make() error {
+	if a.file != nil {
+		return nil
+	}
+	if err := makeChunk(a.path, a.size); err != nil {
+		return err
+	}
+	return a.openChunk()
+}
+
+// openChunk opens the chunk if it is there; its size must be exact.
+func (a *arrayFile) openChunk() error {
+	f, err := os.OpenFile(a.path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return explain("open", a.path, err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() != a.size {
+		err = &sizeError{info.Size(), a.size}
+	}
+	if err != nil {
+		_ = f.Close()
+		return err
+	}
+	a.file = f
+	return nil
+}
+
+type sizeError struct{ got, want int64 }
+
+func (e *sizeError) Error() string {
+	return fmt.Sprintf("it has %d bytes, and %d are needed", e.got, e.want)
+}
+
+func (a *arrayFile) sync() error {
+	if a.file == nil {
+		return nil
+	}
+	if err := a.file.Sync(); err != nil {
+		return explain("sync", a.path, err)
+	}
+	return nil
+}
+
+func (a *arrayFile) close() error {
+	if a.file == nil {
+		return nil
+	}
+	err := a.file.Close()
+	a.file = nil
+	if err != nil {
+		return explain("close", a.path, err)
+	}
+	return nil
+}
