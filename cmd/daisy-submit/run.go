@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"example.org/daisy/internal/coordinator"
+	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/job"
+	"example.org/daisy/internal/jobfile"
+	"example.org/daisy/internal/process"
+	"example.org/daisy/internal/report"
+	"example.org/daisy/internal/rundir"
+	"example.org/daisy/internal/units"
+	"example.org/daisy/internal/version"
+	"example.org/daisy/internal/worker"
+	"example.org/daisy/launcher"
+	"example.org/daisy/launcher/inprocess"
+	"example.org/daisy/launcher/local"
+)
+
+// jobFlags are those of every command that reads a job file.
+func jobFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "launcher", Usage: "start workers with `L` instead of the job's: local or serial"},
+		&cli.Int64Flag{Name: "max-workers", Usage: "at most `N` blocks of each task at once"},
+		&cli.StringSliceFlag{Name: "set", Usage: "change a key: `KEY=VALUE`, as task.predict.timeout=20m or run.resources.cpu=4; may be repeated"},
+	}
+}
+
+func runCommand() *cli.Command {
+	return &cli.Command{
+		Name: "run", Usage: "run a job to its end",
+		UsageText: "daisy-submit run JOB [OPTIONS]",
+		Description: `Starts workers, gives them the blocks of the job file JOB, and ends with a table of what happened. Everything of the
+run is kept in its run directory. Ctrl-C ends it in order, a second one at once.
+
+EXAMPLE
+   daisy-submit run segment.toml --max-workers 4 --set task.predict.timeout=20m
+
+` + exitStatuses,
+		Flags: append(jobFlags(),
+			&cli.StringFlag{Name: "run-dir", Usage: "the run directory itself is `DIR`, which must be new or empty"},
+			&cli.BoolFlag{Name: "json", Usage: "JSON lines instead of progress and tables"},
+		),
+		Action: func(c *cli.Context) error {
+			path, err := oneArgument(c, "a job file")
+			if err != nil {
+				return err
+			}
+			if c.IsSet("max-workers") && c.Int64("max-workers") < 1 {
+				return usage("--max-workers must be at least 1")
+			}
+			j, err := loadJob(c, path)
+			if err != nil {
+				return err
+			}
+			r := jobRun{job: j, runDir: c.String("run-dir"), json: c.Bool("json"), stdout: c.App.Writer, stderr: c.App.ErrWriter}
+			return r.run(c.Context)
+		},
+	}
+}
+
+// loadJob reads and checks a job file with the flags of jobFlags.
+func loadJob(c *cli.Context, path string) (*job.Job, error) {
+	j, err := jobfile.Load(path, c.StringSlice("set"), jobfile.Options{
+		Launcher: c.String("launcher"), MaxWorkers: c.Int64("max-workers"), Machine: machine(),
+	})
+	if err != nil {
+		return nil, &statusError{exitUsage, err}
+	}
+	return j, nil
+}
+
+func machine() job.Machine {
+	m := process.ThisMachine()
+	return job.Machine{Cores: m.Cores, MemoryBytes: m.MemoryBytes, GPUs: len(m.GPUs)}
+}
+
+// jobRun is one run of a checked job.
+type jobRun struct {
+	job            *job.Job
+	runDir         string
+	json           bool
+	stdout, stderr io.Writer
+}
+
+func (r *jobRun) run(ctx context.Context) error {
+	j := r.job
+	for _, w := range j.Warnings {
+		fmt.Fprintln(r.stderr, "daisy-submit: warning: "+w)
+	}
+	if left := rundir.Unfinished(j.Directory, j.Name); len(left) > 0 && j.Tracking != "" {
+		fmt.Fprintf(r.stderr, "daisy-submit: an earlier run of this job did not end: %s; what it had marked as done is skipped\n", left[len(left)-1])
+	}
+	binary, err := findWorker(j.Launcher)
+	if err != nil {
+		return infrastructure(err)
+	}
+	dir, err := rundir.Create(j.Directory, j.Name, r.runDir)
+	if err != nil {
+		return infrastructure(err)
+	}
+	for _, w := range dir.Warnings() {
+		fmt.Fprintln(r.stderr, "daisy-submit: warning: "+w)
+	}
+	out := r.stderr
+	if r.json {
+		out = r.stdout
+	}
+	mode := report.ModeFor(out, r.json)
+	progress := report.NewProgress(out, mode)
+	c, err := r.prepare(ctx, dir, binary, progress.Notice)
+	if err != nil {
+		_ = progress.Close()
+		_ = os.RemoveAll(dir.Path()) // nothing was started: a directory without a run would only mislead
+		return err
+	}
+	progress.Notice("run directory: " + dir.Path())
+	return r.watch(ctx, c, progress, showEvery[mode])
+}
+
+// findWorker finds the worker's program: beside this one, else on PATH.
+func findWorker(launcherName string) (string, error) {
+	if launcherName == "serial" {
+		return "", nil
+	}
+	const name = "daisy-worker"
+	self, err := os.Executable()
+	if err == nil {
+		if resolved, err := filepath.EvalSymlinks(self); err == nil {
+			self = resolved
+		}
+		beside := filepath.Join(filepath.Dir(self), name)
+		if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
+			return beside, nil
+		}
+	}
+	if found, err := exec.LookPath(name); err == nil {
+		return filepath.Abs(found)
+	}
+	return "", fmt.Errorf("%s is missing: it was looked for beside %s and on PATH; put it there (make build makes both programs in bin/)", name, self)
+}
+
+// prepare makes the launcher and the coordinator; nothing runs yet.
+func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, notice func(string)) (*coordinator.Coordinator, error) {
+	if err := dir.WriteJob(r.job.Frozen); err != nil {
+		return nil, infrastructure(err)
+	}
+	cfg := coordinator.Config{
+		Job: r.job, RunDir: dir, Version: version.String(), Listen: true,
+		Budget: r.job.Budget(machine()), Serial: r.job.Launcher == "serial", Notice: notice,
+	}
+	var c *coordinator.Coordinator
+	if cfg.Serial {
+		cfg.Listen = false
+		cfg.Launcher = inprocess.New("serial", func(ctx context.Context, req launcher.Request, w launcher.Worker) error {
+			return worker.Run(ctx, worker.Config{
+				Dial: c.Dial, RunID: c.RunID(), Secret: c.Secret(), RunDir: dir.Path(),
+				Identity: worker.Identity{Tag: w.Tag, Element: w.Element}, Slots: 1,
+				Log: r.stderr, Version: version.String(),
+			})
+		})
+	} else {
+		copied, err := dir.CopyWorker(binary)
+		if err != nil {
+			return nil, infrastructure(err)
+		}
+		cfg.WorkerArgv = []string{copied}
+		cfg.Launcher = local.New(local.Config{})
+	}
+	if err := cfg.Launcher.Check(ctx); err != nil {
+		return nil, infrastructure(err)
+	}
+	var err error
+	if c, err = coordinator.New(cfg); err != nil {
+		return nil, infrastructure(err)
+	}
+	return c, nil
+}
+
+// showEvery is how often progress looks at the run. Lines come every 10 s at most, so that a glance a second is plenty.
+var showEvery = map[report.Mode]time.Duration{
+	report.Bars: 200 * time.Millisecond, report.Lines: time.Second, report.JSONLines: time.Second,
+}
+
+// watch runs the coordinator, shows progress, minds signals, and reports.
+func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress *report.Progress, every time.Duration) error {
+	signal.Ignore(syscall.SIGHUP) // the terminal may go; the run goes on
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	shown := make(chan struct{})
+	over := make(chan struct{})
+	go func() {
+		defer close(shown)
+		show := time.NewTicker(every)
+		defer show.Stop()
+		started := time.Now()
+		for {
+			select {
+			case s := <-signals:
+				if sig, ok := s.(syscall.Signal); ok && c.Interrupt(sig) {
+					progress.Notice(fmt.Sprintf("%v: no new blocks; running ones have %s to end. Once more ends them at once.", s, units.Duration(r.job.Grace)))
+				}
+			case <-show.C:
+				var snap engine.Snapshot
+				if c.Snapshot(ctx, &snap) == nil {
+					progress.Update(time.Now(), progressOf(&snap, time.Since(started)))
+				}
+			case <-over:
+				return
+			}
+		}
+	}()
+	result, err := c.Run(ctx)
+	close(over)
+	<-shown
+	progress.End(result.Stats)
+	_ = progress.Close() // a lost progress line is no failure of the run
+
+	if !r.json {
+		err = errors.Join(err, report.Tables(r.stdout, result.Stats, report.Table))
+	}
+	return ended(result, err)
+}
+
+// ended makes the exit status of a run that was started.
+func ended(result coordinator.Result, err error) error {
+	status := result.ExitStatus
+	if err != nil {
+		return &statusError{max(status, exitInfrastructure), err}
+	}
+	if status == exitOK {
+		return nil
+	}
+	return &statusError{status: status}
+}
+
+func progressOf(s *engine.Snapshot, elapsed time.Duration) report.Snapshot {
+	out := report.Snapshot{State: s.State.String(), Elapsed: elapsed, Tasks: make([]report.TaskProgress, len(s.Tasks))}
+	for i, t := range s.Tasks {
+		out.Tasks[i] = report.TaskProgress{
+			ID: t.ID, State: t.State.String(), Blocks: t.Tally.Total,
+			Waiting: t.Tally.Waiting, Ready: t.Tally.Ready, Leased: t.Tally.Leased,
+			Success: t.Tally.Success, Skipped: t.Tally.Skipped, Failed: t.Tally.Failed, Orphaned: t.Tally.Orphaned, Abandoned: t.Tally.Abandoned,
+			Retries: t.Tally.Retries, Slots: t.SlotsBusy + t.SlotsIdle + t.SlotsStarting, Waits: t.Waits,
+		}
+	}
+	return out
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/report"
+)
+
+func statsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "stats", Usage: "print the statistics of a run that has ended",
+		UsageText: "daisy-submit stats RUN_DIR [--format table|markdown|csv|json]",
+		Description: `Prints what stats.json of the run directory RUN_DIR says. The status is 0 if it could be printed, however the run ended.
+
+EXAMPLE
+   daisy-submit stats runs/latest --format markdown
+
+` + exitStatuses,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "format", Value: "table", Usage: "`FORMAT`: table, markdown, csv or json"},
+			&cli.BoolFlag{Name: "json", Usage: "the same as --format json"},
+		},
+		Action: func(c *cli.Context) error {
+			dir, err := oneArgument(c, "a run directory")
+			if err != nil {
+				return err
+			}
+			name := c.String("format")
+			if c.Bool("json") {
+				name = "json"
+			}
+			format, err := report.ParseFormat(name)
+			if err != nil {
+				return usage("--format: %w", err)
+			}
+			s, err := readStats(dir)
+			if err != nil {
+				return &statusError{exitUsage, err}
+			}
+			if err := report.Tables(c.App.Writer, s, format); err != nil {
+				return infrastructure(err)
+			}
+			return nil
+		},
+	}
+}
+
+func readStats(dir string) (api.Stats, error) {
+	var s api.Stats
+	path := filepath.Join(dir, "stats.json")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, there := os.Stat(filepath.Join(dir, "run.json")); there == nil {
+			return s, fmt.Errorf("%s: the run has not ended, or was killed before it could write its statistics", dir)
+		}
+		return s, fmt.Errorf("%s is no run directory: it has no stats.json. Run directories are below the directory that the job file names, \"runs\" by default", dir)
+	}
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("%s is damaged: %w", path, err)
+	}
+	if s.Version != api.StatsVersion {
+		return s, fmt.Errorf("%s has version %d, and this program reads version %d: use the daisy-submit that made it", path, s.Version, api.StatsVersion)
+	}
+	return s, nil
+}

@@ -1,0 +1,329 @@
+package coordinator
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"example.org/daisy/geom"
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/job"
+	"example.org/daisy/internal/rundir"
+	"example.org/daisy/internal/wire"
+	"example.org/daisy/scheduler"
+)
+
+// The benchmarks of dispatch over TCP have their clients in another process: the test binary itself, told by this variable
+// what to do and where.
+const benchRole = "DAISY_BENCH_CLIENTS"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(benchRole); role != "" {
+		if err := benchClients(strings.Fields(role)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	benchConnections = 16
+	benchRounds      = 5
+)
+
+// BenchmarkDispatch hands out no-op blocks over TCP to 16 connections of another process, with journal (fsync) and tracking
+// on. In batches of 1 it runs beside a bare ping-pong of the same messages, the two in turn, and reports the median ratio.
+func BenchmarkDispatch(b *testing.B) {
+	b.Run("plain", func(b *testing.B) {
+		const blocks = 300_000
+		for range b.N {
+			var ratios, rates []float64
+			for range benchRounds {
+				pings := pingPong(b, blocks)
+				rate := dispatch(b, blocks, 1)
+				ratios, rates = append(ratios, 100*rate/pings), append(rates, rate)
+			}
+			slices.Sort(ratios)
+			slices.Sort(rates)
+			b.ReportMetric(ratios[benchRounds/2], "%pingpong")
+			b.ReportMetric(rates[benchRounds/2], "blocks/s")
+		}
+	})
+	for _, batch := range []int{16, 64} {
+		b.Run("batch"+strconv.Itoa(batch), func(b *testing.B) {
+			for range b.N {
+				var rates []float64
+				for range 3 {
+					rates = append(rates, dispatch(b, 4_000_000, batch))
+				}
+				slices.Sort(rates)
+				b.ReportMetric(rates[1], "blocks/s")
+			}
+		})
+	}
+}
+
+// benchJob is one task of n blocks without conflict in 3-D.
+func benchJob(b testing.TB, n int64, tracking string) *job.Job {
+	const side = 100
+	shape := geom.Coord((n+side*side-1)/(side*side), side, side)
+	one := geom.Roi{Offset: geom.Fill(3, 0), Shape: geom.Fill(3, 1)}
+	grid, err := geom.NewGrid(geom.GridSpec{TotalRead: geom.Roi{Offset: geom.Fill(3, 0), Shape: shape}, Read: one, Write: one})
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := job.Defaults
+	return &job.Job{
+		Name: "bench", Dir: b.TempDir(), Launcher: "local", Tracking: tracking,
+		Grace: d.Grace, ReconnectGrace: d.ReconnectGrace, HeartbeatTimeout: d.HeartbeatTimeout, HintAfter: d.HintAfter, IdleTimeout: -1,
+		Tasks: []job.Task{{
+			ID: "noop", Grid: grid, Runner: job.Runner{Kind: job.RunnerFunc}, Slots: 1, Timeout: d.Timeout,
+			MaxRetries: d.MaxRetries, MaxLost: d.MaxLost, MaxWorkerRestarts: d.MaxWorkerRestarts,
+			Requires: scheduler.NewResources(map[string]int64{"cpu": 1000}),
+		}},
+	}
+}
+
+// dispatch runs n blocks and returns the rate from the first to the last.
+func dispatch(b *testing.B, n int64, batch int) float64 {
+	b.Helper()
+	root := b.TempDir()
+	dir, err := rundir.Create(root, "bench", "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	c, err := New(Config{Job: benchJob(b, n, root+"/tracking"), RunDir: dir, Listen: true, Unlimited: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	clients := startClients(b, "dispatch", dir.Path(), strconv.Itoa(batch))
+	result, err := c.Run(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	took := clients()
+	t := result.Stats.Tasks[0]
+	if t.Success != t.Blocks {
+		b.Fatalf("%d of %d blocks succeeded: %s", t.Success, t.Blocks, result.Reason)
+	}
+	return float64(t.Blocks) / took.Seconds()
+}
+
+// startClients starts the other process. The function that it returns waits for its end and says how long the work took.
+func startClients(b *testing.B, args ...string) func() time.Duration {
+	b.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.CommandContext(b.Context(), self)
+	cmd.Env = append(os.Environ(), benchRole+"="+strings.Join(args, " "))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	return func() time.Duration {
+		text, _ := io.ReadAll(out)
+		if err := cmd.Wait(); err != nil {
+			b.Fatal(err)
+		}
+		took, err := time.ParseDuration(strings.TrimSpace(string(text)))
+		if err != nil {
+			b.Fatal(err)
+		}
+		return took
+	}
+}
+
+// The messages of one round trip: the ping-pong moves the same bytes in the same pieces.
+var (
+	benchRequest = wire.AppendAcquire(wire.AppendRelease(nil, wire.Release{Seq: 100_000, Epoch: 1, Lease: 100_000, WallNanos: 100}), wire.Acquire{Request: 100_000, Max: 1})
+	benchAnswer  = wire.AppendBlocks(wire.AppendAcknowledged(nil, wire.Acknowledged{Seq: 100_000}), wire.Blocks{Request: 100_000, Grants: []wire.Grant{{Lease: 100_000, Block: 100_000, Attempt: 1}}})
+)
+
+// pingPong is the baseline: a goroutine for each connection that answers.
+func pingPong(b *testing.B, n int64) float64 {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	clients := startClients(b, "pingpong", l.Addr().String(), strconv.FormatInt(n, 10))
+	var served sync.WaitGroup
+	for range benchConnections {
+		conn, err := l.Accept()
+		if err != nil {
+			b.Fatal(err)
+		}
+		served.Go(func() {
+			defer conn.Close()
+			r, buf := bufio.NewReader(conn), make([]byte, len(benchRequest))
+			for {
+				if _, err := io.ReadFull(r, buf); err != nil {
+					return
+				}
+				if _, err := conn.Write(benchAnswer); err != nil {
+					return
+				}
+			}
+		})
+	}
+	took := clients()
+	served.Wait()
+	return float64(n) / took.Seconds()
+}
+
+// benchClients is the other process.
+func benchClients(args []string) error {
+	if args[0] == "dispatch" {
+		batch, err := strconv.Atoi(args[2])
+		if err != nil {
+			return err
+		}
+		return timed(func(i int, start <-chan struct{}) error { return dispatchClient(args[1], i, uint32(batch), start) })
+	}
+	n, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	return timed(func(_ int, start <-chan struct{}) error {
+		conn, err := net.Dial("tcp", args[1])
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		r, buf := bufio.NewReader(conn), make([]byte, len(benchAnswer))
+		<-start
+		for range n / benchConnections {
+			if _, err := conn.Write(benchRequest); err != nil {
+				return err
+			}
+			if _, err := io.ReadFull(r, buf); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// timed runs the clients at once and prints how long it took from their common start.
+func timed(client func(i int, start <-chan struct{}) error) error {
+	start := make(chan struct{})
+	errs := make(chan error, benchConnections)
+	for i := range benchConnections {
+		go func() { errs <- client(i, start) }()
+	}
+	time.AfterFunc(300*time.Millisecond, func() { close(start) })
+	<-start
+	began := time.Now()
+	for range benchConnections {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	fmt.Println(time.Since(began))
+	return nil
+}
+
+// dispatchClient serves blocks that take no time, over one connection, with as little code as can be.
+func dispatchClient(runDir string, i int, batch uint32, start <-chan struct{}) error {
+	where, err := rundir.ReadDiscovery(runDir)
+	if err != nil {
+		return err
+	}
+	secret, err := rundir.ReadSecret(runDir)
+	if err != nil {
+		return err
+	}
+	address := where.Addresses[0]
+	joined, err := benchJoin(address, secret, where.RunID, i)
+	if err != nil {
+		return err
+	}
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: daisy\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer %s\r\n%s: %s\r\n\r\n",
+		api.PathStream, api.Upgrade, secret, api.HeaderRun, where.RunID)
+	in := bufio.NewReader(conn)
+	if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		return fmt.Errorf("upgrade: %v, %v", resp, err)
+	}
+	out := wire.AppendHello(nil, wire.Hello{Worker: joined.Worker, Nonce: uint64(i) + 1, Epoch: joined.Epoch})
+	<-start
+	out = wire.AppendAcquire(out, wire.Acquire{Request: 1, Max: batch})
+	frames := wire.NewReader(in)
+	var blocks wire.Blocks
+	for seq, request := uint64(0), uint64(1); ; {
+		if _, err := conn.Write(out); err != nil {
+			return err
+		}
+		out = out[:0]
+		for len(out) == 0 {
+			kind, payload, err := frames.Next()
+			if err != nil {
+				return err
+			}
+			switch kind {
+			case wire.KindBlocks:
+				if err := wire.DecodeBlocks(payload, &blocks); err != nil {
+					return err
+				}
+				for _, g := range blocks.Grants {
+					seq++
+					out = wire.AppendRelease(out, wire.Release{Seq: seq, Epoch: joined.Epoch, Lease: g.Lease, WallNanos: 100})
+				}
+				request++
+				out = wire.AppendAcquire(out, wire.Acquire{Request: request, Max: batch})
+			case wire.KindDrain, wire.KindStop:
+				_, err := conn.Write(wire.AppendLeaving(nil, wire.Leaving{}))
+				return err
+			}
+		}
+	}
+}
+
+func benchJoin(address, secret, run string, i int) (api.JoinResponse, error) {
+	var joined api.JoinResponse
+	body, err := json.Marshal(api.JoinRequest{Protocol: wire.Version, Name: fmt.Sprintf("client%d", i), Nonce: uint64(i) + 1, Slots: 1, Node: "here"})
+	if err != nil {
+		return joined, err
+	}
+	req, err := http.NewRequest(http.MethodPost, "http://"+address+api.PathJoin, bytes.NewReader(body))
+	if err != nil {
+		return joined, err
+	}
+	req.Header.Set("Authorization", "Bearer "+secret)
+	req.Header.Set(api.HeaderRun, run)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return joined, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(resp.Body)
+		return joined, fmt.Errorf("join: %s: %s", resp.Status, text)
+	}
+	return joined, json.NewDecoder(resp.Body).Decode(&joined)
+}

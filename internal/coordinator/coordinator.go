@@ -1,0 +1,281 @@
+// Package coordinator is the shell around internal/engine: sockets, files, timers and child processes become events for
+// the engine, and its effects become deeds.
+//
+// One goroutine owns the engine (loop.go). A connection has a goroutine that reads it (session.go) and one that writes it;
+// the journal and tracking have one (flusher.go), calls of the launcher one (errands.go). All of them send events to the
+// owner through one inbox and are waited for before Run returns.
+package coordinator
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/job"
+	"example.org/daisy/internal/journal"
+	"example.org/daisy/internal/rundir"
+	"example.org/daisy/internal/stats"
+	"example.org/daisy/internal/tracking"
+	"example.org/daisy/internal/wire"
+	"example.org/daisy/launcher"
+	"example.org/daisy/scheduler"
+)
+
+// Config says what to run and with what.
+type Config struct {
+	Job *job.Job
+	// Launcher starts the workers; nil if all workers come by themselves.
+	Launcher launcher.Launcher
+	// Budget is what all workers together may use, unless Unlimited.
+	Budget    scheduler.Resources
+	Unlimited bool
+	// RunDir takes everything of the run; nil if nothing is to be kept on disk. Run closes it.
+	RunDir *rundir.Dir
+	// Listen opens a TCP port on a loopback address; without it only workers of this process have a way in.
+	Listen bool
+	// WorkerArgv is the program of launched workers with its first arguments.
+	WorkerArgv []string
+	// Serial: one block at a time, and the first failure ends the run.
+	Serial bool
+	// Version is told to workers and written to the run directory.
+	Version string
+	// Notice takes lines for people, from the goroutine that owns the engine; it must not block. nil = none.
+	Notice func(string)
+}
+
+// A Coordinator runs one job.
+type Coordinator struct {
+	cfg      Config
+	began    time.Time
+	epoch    uint64
+	runID    string
+	secret   string
+	pipeline *scheduler.Pipeline
+	specs    specs
+	engine   *engine.Engine
+	recorder *stats.Recorder
+
+	inbox    *inbox
+	listener *listener
+	http     *http.Server
+	journal  *journal.Journal
+	flusher  *flusher
+	errands  errands
+	lock     *rundir.Lock
+
+	signal atomic.Int32 // that interrupted the run, 0 if none did
+
+	mu       sync.Mutex
+	sessions map[engine.SessionID]*session
+	lastID   engine.SessionID
+	joins    map[uint64]chan<- joinAnswer
+	lastJoin uint64
+	readers  sync.WaitGroup
+
+	// Of the goroutine that owns the engine:
+	appended  uint64 // records so far
+	committed uint64
+	lazy      []*session // with bytes that nobody was woken for
+	lazyAt    time.Duration
+	grants    []wire.Grant
+	finished  bool
+	outcome   engine.RunState
+	why       string
+}
+
+// New checks and opens all that the run needs: its tracking, its run directory's lock and journal, the port. Nothing has
+// started when it returns an error.
+func New(cfg Config) (_ *Coordinator, err error) {
+	c := &Coordinator{
+		cfg: cfg, began: time.Now(), epoch: 1,
+		inbox:    newInbox(),
+		sessions: make(map[engine.SessionID]*session),
+		joins:    make(map[uint64]chan<- joinAnswer),
+	}
+	if c.cfg.Notice == nil {
+		c.cfg.Notice = func(string) {}
+	}
+	var undo []func()
+	defer func() {
+		if err != nil {
+			for i := len(undo) - 1; i >= 0; i-- {
+				undo[i]()
+			}
+		}
+	}()
+
+	if c.pipeline, err = cfg.Job.Pipeline(); err != nil {
+		return nil, err
+	}
+	if cfg.RunDir != nil {
+		if c.lock, err = cfg.RunDir.TryLock(); err != nil {
+			return nil, err
+		}
+		undo = append(undo, func() { _ = c.lock.Unlock() })
+		if c.epoch, err = cfg.RunDir.NextEpoch(); err != nil {
+			return nil, err
+		}
+		if c.journal, err = journal.Create(cfg.RunDir.JournalDir(), c.epoch, journal.WithCheck(c.mine)); err != nil {
+			return nil, err
+		}
+		undo = append(undo, func() { _ = c.journal.Close() })
+		c.runID = cfg.RunDir.RunID()
+		if c.secret, err = cfg.RunDir.Secret(); err != nil {
+			return nil, err
+		}
+	} else {
+		c.runID, c.secret = rand.Text()[:8], rand.Text()
+	}
+	stores, err := c.openTracking()
+	if err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() {
+		for _, s := range stores {
+			if s != nil {
+				_ = s.Close()
+			}
+		}
+	})
+	c.specs = makeSpecs(cfg.Job, c.pipeline, cfg.RunDir)
+
+	var properties launcher.Properties
+	if cfg.Launcher != nil {
+		properties = cfg.Launcher.Properties()
+	}
+	maxSlots := 0
+	if cfg.Serial {
+		maxSlots = 1
+	}
+	c.engine, err = engine.New(engine.Config{
+		Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Epoch: c.epoch,
+		Budget: cfg.Budget, Unlimited: cfg.Unlimited, MaxSlots: maxSlots, StopAtFirstFailure: cfg.Serial,
+		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.recorder = stats.New(taskInfos(cfg.Job, c.pipeline))
+
+	if cfg.Listen {
+		host := cfg.Job.Listen
+		if host == "" {
+			host = "127.0.0.1"
+		}
+		if c.listener, err = listen(host, cfg.Job.PortLow, cfg.Job.PortHigh); err != nil {
+			return nil, err
+		}
+	} else {
+		c.listener = listenInside()
+	}
+	undo = append(undo, func() { _ = c.listener.Close() })
+	if cfg.RunDir != nil && cfg.Listen {
+		hostname, _ := os.Hostname()
+		err = cfg.RunDir.WriteDiscovery(rundir.Discovery{
+			Version: 1, Epoch: c.epoch, RunID: c.runID, Addresses: []string{c.listener.Addr().String()},
+			Started: c.began.UTC(), Host: hostname, PID: os.Getpid(),
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	c.flusher = newFlusher(c.journal, stores, c.inbox)
+	c.http = c.newServer()
+	return c, nil
+}
+
+// openTracking opens the group of each task and puts the done bits into the pipeline.
+func (c *Coordinator) openTracking() ([]*tracking.Store, error) {
+	tasks := c.pipeline.Tasks()
+	stores := make([]*tracking.Store, len(tasks))
+	if c.cfg.Job.Tracking == "" {
+		return stores, nil
+	}
+	var errs []error
+	for i := range tasks {
+		s, err := tracking.Open(filepath.Join(c.cfg.Job.Tracking, tasks[i].ID), tasks[i].Grid, tracking.ForRun(c.runID))
+		if err == nil {
+			stores[i] = s
+			tasks[i].Done, err = s.Done()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("task %q: %w", tasks[i].ID, err))
+		}
+	}
+	if len(errs) == 0 {
+		p, err := scheduler.NewPipeline(tasks, c.pipeline.Edges())
+		if err == nil {
+			c.pipeline = p
+			return stores, nil
+		}
+		errs = append(errs, err)
+	}
+	for _, s := range stores {
+		if s != nil {
+			_ = s.Close()
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// mine says whether this coordinator still owns the run; the journal asks before each commit.
+func (c *Coordinator) mine() error { return c.cfg.RunDir.CheckEpoch(c.epoch) }
+
+// Dial is the way in for workers of this process.
+func (c *Coordinator) Dial(ctx context.Context) (net.Conn, error) { return c.listener.dial(ctx) }
+
+// RunID names the run; Secret gives access to it.
+func (c *Coordinator) RunID() string { return c.runID }
+
+// Secret gives access to the run.
+func (c *Coordinator) Secret() string { return c.secret }
+
+// Addr is where the coordinator listens.
+func (c *Coordinator) Addr() net.Addr { return c.listener.Addr() }
+
+// Stop ends the run early. It returns at once.
+func (c *Coordinator) Stop(kind engine.StopKind, why string) {
+	c.inbox.put(engine.Event{Kind: engine.EventStop, Stop: kind, Text: why})
+}
+
+// Interrupt ends the run early because a signal said so: in order the first time, when it answers true, and at once when it
+// is called again.
+func (c *Coordinator) Interrupt(sig syscall.Signal) bool {
+	why := fmt.Sprintf("interrupted (%v)", sig)
+	if c.signal.CompareAndSwap(0, int32(sig)) {
+		c.Stop(engine.StopInterrupt, why)
+		return true
+	}
+	c.Stop(engine.StopNow, why)
+	return false
+}
+
+// Snapshot fills into with the present state, read between two events. It is an error when the run is over.
+func (c *Coordinator) Snapshot(ctx context.Context, into *engine.Snapshot) error {
+	done := make(chan struct{})
+	c.inbox.call(func() {
+		c.engine.Snapshot(into)
+		close(done)
+	})
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.listener.ctx.Done():
+		return errors.New("the run is over")
+	}
+}
+
+// now is the time on the engine's clock.
+func (c *Coordinator) now() time.Duration { return time.Since(c.began) }

@@ -1,0 +1,156 @@
+package coordinator
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/journal"
+	"example.org/daisy/internal/tracking"
+)
+
+// trackEvery is how often tracking is written out: it is a projection of the journal, so that a late write loses nothing.
+const trackEvery = time.Second
+
+// mark is one change for the tracking of a task.
+type mark struct {
+	task  int32
+	done  bool
+	block int64
+}
+
+// flusher is the goroutine that makes things durable: it commits the journal when asked, all that has come since the last
+// commit at once, and writes tracking at intervals. Only it touches the tracking stores.
+type flusher struct {
+	journal *journal.Journal  // nil: nothing is kept, and a commit is immediate
+	stores  []*tracking.Store // by task; nil without tracking
+	inbox   *inbox
+
+	ask   chan struct{} // capacity 1
+	dirty chan struct{} // capacity 1: there are marks
+	quit  chan struct{}
+	done  sync.WaitGroup
+
+	mu    sync.Mutex
+	marks []mark
+	err   error // of the stores, the first one
+}
+
+func newFlusher(j *journal.Journal, stores []*tracking.Store, b *inbox) *flusher {
+	return &flusher{journal: j, stores: stores, inbox: b, ask: make(chan struct{}, 1), dirty: make(chan struct{}, 1), quit: make(chan struct{})}
+}
+
+func (f *flusher) start() { f.done.Go(f.run) }
+
+// commit asks for a commit of all that was appended so far.
+func (f *flusher) commit() {
+	select {
+	case f.ask <- struct{}{}:
+	default:
+	}
+}
+
+// track notes a mark to be written soon.
+func (f *flusher) track(m mark) {
+	f.mu.Lock()
+	first := len(f.marks) == 0
+	f.marks = append(f.marks, m)
+	f.mu.Unlock()
+	if first {
+		select {
+		case f.dirty <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (f *flusher) run() {
+	late := time.NewTimer(trackEvery) // armed only while there are marks: an idle run wakes nobody
+	late.Stop()
+	defer late.Stop()
+	var spare []mark
+	for {
+		select {
+		case <-f.ask:
+			f.commitNow()
+		case <-f.dirty:
+			late.Reset(trackEvery)
+		case <-late.C:
+			spare = f.writeMarks(spare)
+		case <-f.quit:
+			select {
+			case <-f.ask:
+				f.commitNow()
+			default:
+			}
+			f.writeMarks(spare)
+			return
+		}
+	}
+}
+
+func (f *flusher) commitNow() {
+	upTo, err := f.journal.Commit()
+	if err != nil {
+		f.inbox.put(engine.Event{Kind: engine.EventBroken, Text: err.Error()})
+		return
+	}
+	f.inbox.put(engine.Event{Kind: engine.EventCommitted, UpTo: upTo})
+}
+
+// writeMarks writes what has come and returns the emptied slice for reuse.
+func (f *flusher) writeMarks(spare []mark) []mark {
+	f.mu.Lock()
+	marks := f.marks
+	f.marks = spare[:0]
+	f.mu.Unlock()
+	if len(marks) == 0 {
+		return marks
+	}
+	touched := make(map[int32]bool)
+	for _, m := range marks {
+		touched[m.task] = true
+		if m.done {
+			f.stores[m.task].MarkDone(m.block)
+		} else {
+			f.stores[m.task].AddFailure(m.block)
+		}
+	}
+	for t := range touched {
+		if err := f.stores[t].Flush(); err != nil {
+			f.broken(err)
+		}
+	}
+	return marks
+}
+
+func (f *flusher) broken(err error) {
+	f.mu.Lock()
+	first := f.err == nil
+	if first {
+		f.err = err
+	}
+	f.mu.Unlock()
+	if first {
+		f.inbox.put(engine.Event{Kind: engine.EventBroken, Text: fmt.Sprintf("tracking: %v", err)})
+	}
+}
+
+// close commits and writes what is left, syncs and closes the stores, and returns the first error of any store.
+func (f *flusher) close() error {
+	close(f.quit)
+	f.done.Wait()
+	for _, s := range f.stores {
+		if s == nil {
+			continue
+		}
+		if err := s.Sync(); err != nil {
+			f.broken(err)
+		}
+		if err := s.Close(); err != nil {
+			f.broken(err)
+		}
+	}
+	return f.err
+}

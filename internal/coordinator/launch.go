@@ -1,0 +1,73 @@
+package coordinator
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"example.org/daisy/internal/engine"
+	"example.org/daisy/launcher"
+)
+
+// submit asks the launcher for workers.
+func (c *Coordinator) submit(s *engine.Submission) {
+	each := s.Requires.Times(int64(s.Slots))
+	r := launcher.Request{
+		Tag: s.Tag, Count: s.Count, Dir: c.cfg.Job.Dir, Env: workerEnvironment(),
+		LogPath:  func(launcher.Worker) string { return "" },
+		CPUMilli: each.Get("cpu"), MemoryBytes: each.Get("memory"), GPUs: gpus(each),
+	}
+	r.Argv = append(slices.Clone(c.cfg.WorkerArgv), "--slots", strconv.Itoa(s.Slots))
+	if d := c.cfg.RunDir; d != nil {
+		r.Argv = append(r.Argv, "--run-dir", d.Path())
+		r.LogPath = func(w launcher.Worker) string { return d.LogPath(w.String()) }
+	}
+	c.errands.add(func(ctx context.Context) {
+		done := engine.Event{Kind: engine.EventSubmitted, Tag: r.Tag}
+		if err := c.cfg.Launcher.Submit(ctx, r); err != nil {
+			done.Text = err.Error()
+		}
+		c.inbox.put(done)
+	})
+}
+
+// end has the launcher make workers leave, or kills them.
+func (c *Coordinator) end(kind engine.EffectKind, workers []launcher.Worker) {
+	workers = slices.Clone(workers)
+	c.errands.add(func(ctx context.Context) {
+		call := c.cfg.Launcher.Cancel
+		if kind == engine.EffectKill {
+			call = c.cfg.Launcher.Kill
+		}
+		if err := call(ctx, workers...); err != nil {
+			c.inbox.call(func() { c.cfg.Notice(err.Error()) })
+		}
+	})
+}
+
+// status takes what the launcher saw to the engine.
+func (c *Coordinator) status(s launcher.Status) {
+	c.inbox.put(engine.Event{Kind: engine.EventStatus, Status: &s})
+}
+
+// workerLog is where the log of a worker is, "" if it has none: a worker that came by itself logs where it likes.
+func (c *Coordinator) workerLog(worker string) string {
+	if c.cfg.RunDir == nil || c.cfg.Launcher == nil || worker == "" {
+		return ""
+	}
+	path := c.cfg.RunDir.LogPath(worker)
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// runPath is the run directory, "" if there is none.
+func (c *Coordinator) runPath() string {
+	if c.cfg.RunDir == nil {
+		return ""
+	}
+	return filepath.Clean(c.cfg.RunDir.Path())
+}

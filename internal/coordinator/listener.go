@@ -1,0 +1,168 @@
+package coordinator
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// sniffTimeout is how long a new connection may take to send its first byte.
+const sniffTimeout = 10 * time.Second
+
+// listener is the one way in: connections from the TCP port and pipes of workers in this process. It looks at the first
+// byte of each TCP connection: HTTP goes on, anything else (0x00, a frame of another protocol; 0x16, TLS) is closed.
+type listener struct {
+	tcp     net.Listener
+	conns   chan net.Conn
+	ctx     context.Context // done once the listener is closed
+	cancel  context.CancelFunc
+	sniffs  sync.WaitGroup
+	in, out atomic.Int64 // bytes
+}
+
+// listen opens the port. host is a loopback address; low..high are the ports to try, 0 = any free one.
+func listen(host string, low, high int) (*listener, error) {
+	l := listenInside()
+	var errs []error
+	for port := low; port <= max(low, high); port++ {
+		tcp, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err == nil {
+			l.tcp = tcp
+			break
+		}
+		errs = append(errs, err)
+	}
+	if l.tcp == nil {
+		return nil, fmt.Errorf("cannot listen on %s, port %d to %d (give other ports with the key port of [run]): %w", host, low, max(low, high), errors.Join(errs...))
+	}
+	l.sniffs.Go(l.accept)
+	return l, nil
+}
+
+// listenInside makes a listener that only dial reaches.
+func listenInside() *listener {
+	l := &listener{conns: make(chan net.Conn)}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+func (l *listener) accept() {
+	var pause time.Duration
+	for {
+		c, err := l.tcp.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			// Too many open files, or the like: wait for it to get better.
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			select {
+			case <-time.After(pause):
+				continue
+			case <-l.ctx.Done():
+				return
+			}
+		}
+		pause = 0
+		l.sniffs.Go(func() { l.sniff(c) })
+	}
+}
+
+// sniff decides by the first byte what a connection is.
+func (l *listener) sniff(c net.Conn) {
+	counted := &countedConn{Conn: c, l: l, r: bufio.NewReaderSize(c, 4096)}
+	stop := context.AfterFunc(l.ctx, func() { _ = c.Close() })
+	defer stop()
+	_ = c.SetReadDeadline(time.Now().Add(sniffTimeout))
+	first, err := counted.r.Peek(1)
+	if err != nil || first[0] < 'A' || first[0] > 'Z' {
+		_ = c.Close()
+		return
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	select {
+	case l.conns <- counted:
+	case <-l.ctx.Done():
+		_ = c.Close()
+	}
+}
+
+// dial is the way in for workers of this process.
+func (l *listener) dial(ctx context.Context) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case l.conns <- ours:
+		return theirs, nil
+	case <-l.ctx.Done():
+		return nil, errors.New("the run is over")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept implements net.Listener for the HTTP server.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (l *listener) Close() error {
+	l.cancel()
+	var err error
+	if l.tcp != nil {
+		err = l.tcp.Close()
+	}
+	l.sniffs.Wait()
+	return err
+}
+
+// Addr implements net.Listener.
+func (l *listener) Addr() net.Addr {
+	if l.tcp != nil {
+		return l.tcp.Addr()
+	}
+	return inside{}
+}
+
+type inside struct{}
+
+func (inside) Network() string { return "pipe" }
+func (inside) String() string  { return "in this process" }
+
+// countedConn counts bytes and gives the sniffed byte back.
+type countedConn struct {
+	net.Conn
+	l *listener
+	r *bufio.Reader // nil once it is empty
+}
+
+func (c *countedConn) Read(p []byte) (int, error) {
+	if c.r != nil {
+		if c.r.Buffered() > 0 {
+			n, err := c.r.Read(p[:min(len(p), c.r.Buffered())])
+			c.l.in.Add(int64(n))
+			return n, err
+		}
+		c.r = nil
+	}
+	n, err := c.Conn.Read(p)
+	c.l.in.Add(int64(n))
+	return n, err
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.l.out.Add(int64(n))
+	return n, err
+}

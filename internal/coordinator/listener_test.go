@@ -1,0 +1,89 @@
+package coordinator
+
+import (
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestOnlyHTTPIsLetInByItsFirstByte(t *testing.T) {
+	l, err := listen("127.0.0.1", 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, first := range map[string]string{"a frame of another protocol": "\x00\x00\x00\x05", "TLS": "\x16\x03\x01"} {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, first); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Errorf("%s was answered", name)
+		}
+		conn.Close()
+	}
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	got := make([]byte, 4)
+	if _, err := io.ReadFull(accepted, got); err != nil || string(got) != "GET " {
+		t.Errorf("the first bytes are %q (%v), want them given back", got, err)
+	}
+}
+
+func TestCloseEndsConnectionsThatSayNothing(t *testing.T) {
+	l, err := listen("127.0.0.1", 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := l.Close(); err != nil { // returns: its goroutines are gone
+		t.Fatal(err)
+	}
+	if _, err := l.Accept(); err == nil {
+		t.Error("a closed listener accepts")
+	}
+	if _, err := l.dial(t.Context()); err == nil {
+		t.Error("a closed listener can be reached from inside")
+	}
+}
+
+func TestARangeOfPortsIsTriedInOrderAndItsEndIsAnError(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, text, _ := net.SplitHostPort(taken.Addr().String())
+	port, _ := strconv.Atoi(text)
+	if _, err := listen("127.0.0.1", port, port); err == nil || !strings.Contains(err.Error(), "give other ports with the key port of [run]") {
+		t.Errorf("error %v, want one that says what to do", err)
+	}
+	l, err := listen("127.0.0.1", port, port+20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if l.Addr().String() == taken.Addr().String() {
+		t.Error("it listens on a port that was taken")
+	}
+}

@@ -1,0 +1,136 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/rundir"
+)
+
+// closeTimeout bounds how long the launcher may take to end the last workers.
+const closeTimeout = 15 * time.Second
+
+// Result is how a run ended.
+type Result struct {
+	State engine.RunState
+	// Reason is in words why it ended, where counts alone do not say.
+	Reason string
+	// ExitStatus is that of a program which did nothing but this run.
+	ExitStatus int
+	Stats      api.Stats
+}
+
+// exitStatus: 0 all blocks succeeded or were skipped, 1 some did not, 3 the infrastructure failed, 128 + signal.
+func (c *Coordinator) exitStatus() int {
+	switch c.outcome {
+	case engine.RunDone:
+		return 0
+	case engine.RunInterrupted:
+		if sig := c.signal.Load(); sig != 0 {
+			return 128 + int(sig)
+		}
+		return 130
+	case engine.RunBroken:
+		return 3
+	default:
+		return 1
+	}
+}
+
+// Run runs the job to its end and returns once every worker and every goroutine of it is gone. The end of ctx interrupts the
+// run, as Stop does. The error says that the end could not be written down; the result is right all the same.
+func (c *Coordinator) Run(ctx context.Context) (Result, error) {
+	served := make(chan error, 1)
+	go func() { served <- c.http.Serve(c.listener) }()
+	c.flusher.start()
+	errandsCtx, endErrands := context.WithCancel(context.Background())
+	defer endErrands()
+	c.errands.start(errandsCtx)
+	if l := c.cfg.Launcher; l != nil {
+		l.Watch(c.status)
+	}
+	stopWatching := context.AfterFunc(ctx, func() {
+		c.Stop(engine.StopInterrupt, fmt.Sprintf("interrupted: %v", context.Cause(ctx)))
+	})
+	defer stopWatching()
+	renewed := make(chan struct{})
+	renewing, endRenewing := context.WithCancel(context.Background())
+	go func() {
+		defer close(renewed)
+		c.renewLock(renewing)
+	}()
+
+	c.loop()
+
+	// From here on nothing changes any more: all that is left is to end and to write down.
+	var errs []error
+	if l := c.cfg.Launcher; l != nil {
+		closing, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		if err := l.Close(closing); err != nil {
+			errs = append(errs, err)
+		}
+		cancel()
+	}
+	endErrands()
+	c.errands.wait()
+	endRenewing()
+	<-renewed
+	c.closeSessions()
+	_ = c.listener.Close()
+	_ = c.http.Close()
+	if err := <-served; err != nil && !errors.Is(err, http.ErrServerClosed) && c.listener.ctx.Err() == nil {
+		errs = append(errs, err)
+	}
+	if err := c.flusher.close(); err != nil {
+		errs = append(errs, fmt.Errorf("tracking: %w", err))
+	}
+	if c.journal != nil {
+		if err := c.journal.Close(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	result := Result{State: c.outcome, Reason: c.why, ExitStatus: c.exitStatus(), Stats: c.recorder.Stats(c.statistics(time.Now()))}
+	if d := c.cfg.RunDir; d != nil {
+		if err := writeStats(d, result.Stats); err != nil {
+			errs = append(errs, err)
+		}
+		if err := c.lock.Unlock(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return result, errors.Join(errs...)
+}
+
+func writeStats(d *rundir.Dir, s api.Stats) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return d.WriteStats(append(data, '\n'))
+}
+
+// renewLock says every few seconds that this coordinator lives, and ends the run when another has taken over.
+func (c *Coordinator) renewLock(ctx context.Context) {
+	if c.lock == nil {
+		return
+	}
+	tick := time.NewTicker(rundir.RenewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := c.lock.Renew(c.epoch); err != nil {
+				c.inbox.put(engine.Event{Kind: engine.EventBroken, Text: err.Error()})
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,273 @@
+package coordinator
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"time"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/wire"
+	"example.org/daisy/scheduler"
+)
+
+// helloTimeout is how long a new stream may take to say who it is.
+const helloTimeout = 30 * time.Second
+
+// frameHead is what a frame has besides its payload: length, version, kind.
+const frameHead = 6
+
+// session is one connection of a worker.
+type session struct {
+	id   engine.SessionID
+	conn net.Conn
+	w    *wire.Writer
+	// queued: bytes wait in w that nobody was woken for. Of the goroutine that owns the engine.
+	queued bool
+}
+
+// startSession answers the upgrade and reads the stream in a goroutine of its own, so that nothing of the HTTP server stays
+// with a connection that lives for weeks. head is what was read already. It is false when the run is over.
+func (c *Coordinator) startSession(conn net.Conn, head []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions == nil {
+		return false
+	}
+	c.lastID++
+	s := &session{id: c.lastID, conn: conn, w: wire.NewWriter(conn)}
+	c.sessions[s.id] = s
+	c.readers.Go(func() { c.read(s, head) })
+	return true
+}
+
+// read turns the frames of a session into events until the connection ends.
+func (c *Coordinator) read(s *session, head []byte) {
+	defer func() {
+		_ = s.conn.Close()
+		c.listener.out.Add(int64(s.w.Written()))
+		c.mu.Lock()
+		delete(c.sessions, s.id)
+		c.mu.Unlock()
+	}()
+	_ = s.conn.SetDeadline(time.Now().Add(helloTimeout))
+	if _, err := io.WriteString(s.conn, switching); err != nil {
+		return
+	}
+	from := io.Reader(s.conn)
+	if len(head) > 0 {
+		from = io.MultiReader(bytes.NewReader(head), s.conn)
+	}
+	r := wire.NewReader(from)
+	kind, payload, err := r.Next()
+	if err != nil || kind != wire.KindHello {
+		return
+	}
+	hello, err := wire.DecodeHello(payload)
+	if err != nil {
+		return
+	}
+	_ = s.conn.SetDeadline(time.Time{})
+	attach := engine.Event{Kind: engine.EventAttach, Session: s.id, Worker: hello.Worker, Nonce: hello.Nonce}
+	for _, h := range hello.Held {
+		attach.Held = append(attach.Held, engine.Held{Epoch: h.Epoch, Lease: scheduler.Lease(h.Lease)})
+	}
+	c.inbox.put(attach)
+	events, bytesIn := make([]engine.Event, 0, 2), int64(len(head))
+	for {
+		kind, payload, err := r.Next()
+		if err != nil {
+			break
+		}
+		bytesIn += int64(len(payload)) + frameHead
+		var e engine.Event
+		if !decode(kind, payload, &e) {
+			break // malformed: it costs its sender the connection, and nobody else anything
+		}
+		e.Session = s.id
+		events = append(events, e)
+		if !r.Buffered() || len(events) >= applyAtOnce {
+			c.inbox.put(events...)
+			clear(events)
+			events = events[:0]
+		}
+	}
+	c.listener.in.Add(bytesIn)
+	c.inbox.put(append(events, engine.Event{Kind: engine.EventDetach, Session: s.id})...)
+}
+
+// decode makes an event of a worker's message. It is false for what no worker sends.
+func decode(kind wire.Kind, payload []byte, e *engine.Event) bool {
+	switch kind {
+	case wire.KindAcquire:
+		m, err := wire.DecodeAcquire(payload)
+		e.Kind, e.Request, e.N = engine.EventAcquire, m.Request, int32(min(m.Max, 1<<30))
+		return err == nil
+	case wire.KindRelease:
+		m, err := wire.DecodeRelease(payload)
+		e.Kind, e.Seq, e.Epoch, e.Lease = engine.EventRelease, m.Seq, m.Epoch, scheduler.Lease(m.Lease)
+		e.Outcome = scheduler.Outcome(m.Outcome)
+		e.Use = engine.Use{WallNanos: m.WallNanos, CPUNanos: m.CPUNanos, PeakRSSBytes: m.PeakRSSBytes}
+		if m.Message != "" || m.Tail != "" {
+			e.Failure = &engine.Failure{Message: m.Message, Tail: m.Tail}
+		}
+		return err == nil
+	case wire.KindHeartbeat:
+		e.Kind = engine.EventHeartbeat
+		return wire.DecodeHeartbeat(payload) == nil
+	case wire.KindLeaving:
+		m, err := wire.DecodeLeaving(payload)
+		e.Kind, e.Leave = engine.EventLeaving, engine.LeaveReason(m.Reason)
+		if m.Message != "" {
+			e.Failure = &engine.Failure{Message: m.Message}
+		}
+		return err == nil
+	default:
+		return false
+	}
+}
+
+// session finds a session, nil if its connection has ended.
+func (c *Coordinator) session(id engine.SessionID) *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sessions[id]
+}
+
+// tell sends an effect to the worker or the join that it is for. Called by the owner of the engine only.
+func (c *Coordinator) tell(f *engine.Effect) {
+	switch f.Kind {
+	case engine.EffectJoined:
+		c.answerJoin(f.Request, joinAnswer{worker: f.WorkerID, task: f.Task})
+		return
+	case engine.EffectRefused:
+		if f.Request != 0 {
+			c.answerJoin(f.Request, joinAnswer{refusal: &api.Error{Code: f.Code, Message: f.Text}})
+			return
+		}
+	}
+	s := c.session(f.Session)
+	if s == nil {
+		return
+	}
+	var err error
+	switch f.Kind {
+	case engine.EffectBlocks:
+		c.grants = c.grants[:0]
+		for _, h := range f.Handouts {
+			c.grants = append(c.grants, wire.Grant{Lease: uint64(h.Lease), Block: uint64(h.Block), Attempt: uint32(h.Attempt)})
+		}
+		err = s.w.Queue(func(dst []byte) []byte {
+			return wire.AppendBlocks(dst, wire.Blocks{Request: f.Request, Task: uint32(f.Task), Grants: c.grants})
+		})
+	case engine.EffectAcknowledge:
+		// It can wait for something else to go the same way: half the system calls of a run of short blocks.
+		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendAcknowledged(dst, wire.Acknowledged{Seq: f.Seq}) })
+		if err == nil {
+			c.later(s)
+			return
+		}
+	case engine.EffectWelcome:
+		err = s.w.Queue(func(dst []byte) []byte {
+			return wire.AppendWelcome(dst, wire.Welcome{Epoch: c.epoch, Gone: leases(f.Leases)})
+		})
+	case engine.EffectRefused:
+		err = s.w.Queue(func(dst []byte) []byte {
+			return wire.AppendRefused(dst, wire.Refused{Lease: uint64(f.Lease), Message: f.Text})
+		})
+	case engine.EffectRecall:
+		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendRecall(dst, wire.Recall{Leases: leases(f.Leases)}) })
+	case engine.EffectReassign:
+		var spec []byte
+		if spec, err = json.Marshal(c.specs[f.Task]); err == nil {
+			err = s.w.Queue(func(dst []byte) []byte { return wire.AppendReassign(dst, wire.Reassign{Spec: spec}) })
+		}
+	case engine.EffectDrain:
+		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendDrain(dst, wire.Drain{Message: f.Text}) })
+	case engine.EffectStop:
+		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendStop(dst, wire.Stop{Message: f.Text}) })
+	case engine.EffectKillBlock:
+		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendKillBlock(dst, wire.KillBlock{Lease: uint64(f.Lease)}) })
+	case engine.EffectClose:
+		_ = s.conn.Close()
+		return
+	}
+	if err != nil {
+		_ = s.conn.Close() // its reader tells the engine
+		return
+	}
+	s.w.Flush()
+}
+
+func leases(list []scheduler.Lease) []uint64 {
+	out := make([]uint64, len(list))
+	for i, l := range list {
+		out[i] = uint64(l)
+	}
+	return out
+}
+
+func (c *Coordinator) answerJoin(request uint64, a joinAnswer) {
+	c.mu.Lock()
+	got := c.joins[request]
+	c.mu.Unlock()
+	if got != nil {
+		got <- a // has room for the one answer
+	}
+}
+
+// later notes that s has bytes queued.
+func (c *Coordinator) later(s *session) {
+	if s.queued {
+		return
+	}
+	s.queued = true
+	if len(c.lazy) == 0 {
+		c.lazyAt = c.now() + lazyDelay
+	}
+	c.lazy = append(c.lazy, s)
+}
+
+// flushLazy sends what waits.
+func (c *Coordinator) flushLazy() {
+	for i, s := range c.lazy {
+		s.queued = false
+		s.w.Flush()
+		c.lazy[i] = nil
+	}
+	c.lazy = c.lazy[:0]
+}
+
+// heartbeat goes to every worker.
+func (c *Coordinator) heartbeat() {
+	c.mu.Lock()
+	all := make([]*session, 0, len(c.sessions))
+	for _, s := range c.sessions {
+		all = append(all, s)
+	}
+	c.mu.Unlock()
+	for _, s := range all {
+		if s.w.Send(wire.AppendHeartbeat) != nil {
+			_ = s.conn.Close()
+		}
+	}
+}
+
+// closeSessions ends every connection, after what was queued is written, and takes no new ones.
+func (c *Coordinator) closeSessions() {
+	c.mu.Lock()
+	all := c.sessions
+	c.sessions = nil
+	var open []*session
+	for _, s := range all {
+		open = append(open, s)
+	}
+	c.mu.Unlock()
+	for _, s := range open {
+		_ = s.w.Close()
+		_ = s.conn.Close()
+	}
+	c.readers.Wait()
+}
