@@ -33,7 +33,7 @@ import (
 func jobFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "launcher", Usage: "start workers with `L` instead of the job's: local or serial"},
-		&cli.Int64Flag{Name: "max-workers", Usage: "at most `N` blocks of each task at once"},
+		&cli.Int64Flag{Name: "max-workers", DefaultText: "as the job says", Usage: "at most `N` blocks of each task at once"},
 		&cli.StringSliceFlag{Name: "set", Usage: "change a key: `KEY=VALUE`, as task.predict.timeout=20m or run.resources.cpu=4; may be repeated"},
 	}
 }
@@ -127,6 +127,10 @@ func (r *jobRun) run(ctx context.Context) error {
 		return err
 	}
 	progress.Notice("run directory: " + dir.Path())
+	// Orphans of killed workers, and of user code in a serial run, become this process's children, so that none is overlooked.
+	if err := process.Adopt(); err != nil {
+		progress.Notice(err.Error() + "; what user code leaves behind is searched for instead")
+	}
 	return r.watch(ctx, c, progress, showEvery[mode])
 }
 
@@ -189,6 +193,9 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 	return c, nil
 }
 
+// orphanBound limits the wait for processes that were left behind; they have got SIGKILL, and only the system can keep them.
+const orphanBound = 5 * time.Second
+
 // showEvery is how often progress looks at the run. Lines come every 10 s at most, so that a glance a second is plenty.
 var showEvery = map[report.Mode]time.Duration{
 	report.Bars: 200 * time.Millisecond, report.Lines: time.Second, report.JSONLines: time.Second,
@@ -227,6 +234,13 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	result, err := c.Run(ctx)
 	close(over)
 	<-shown
+	ending, done := context.WithTimeout(context.Background(), orphanBound)
+	if left, orphanErr := process.EndOrphans(ending); orphanErr != nil {
+		progress.Notice(orphanErr.Error())
+	} else if len(left) > 0 {
+		progress.Notice(fmt.Sprintf("ended %d processes that user code had left behind", len(left)))
+	}
+	done()
 	progress.End(result.Stats)
 	_ = progress.Close() // a lost progress line is no failure of the run
 
