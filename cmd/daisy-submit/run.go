@@ -267,7 +267,7 @@ func progressOf(s *engine.Snapshot, elapsed time.Duration) report.Snapshot {
 	for i, t := range s.Tasks {
 		out.Tasks[i] = report.TaskProgress{
 			ID: t.ID, State: t.State.String(), Blocks: t.Tally.Total,
-			Waiting: t.Tally.Waiting, Ready: t.Tally.Ready, Leased: t.Tally.Leased,
+			Waiting: t.Tally.Waiting, Ready: t.Tally.Ready, Leased: t.Tally.Leased, Running: t.SlotsBusy,
 			Success: t.Tally.Success, Skipped: t.Tally.Skipped, Failed: t.Tally.Failed, Orphaned: t.Tally.Orphaned, Abandoned: t.Tally.Abandoned,
 			Retries: t.Tally.Retries, Slots: t.SlotsBusy + t.SlotsIdle + t.SlotsStarting, Waits: t.Waits,
 		}

@@ -95,8 +95,8 @@ func (b *bars) set(s *Snapshot, paces []pace) {
 func visible(tasks []TaskProgress, rows int) []int {
 	var chosen []int
 	for _, wanted := range []func(*TaskProgress) bool{
-		func(t *TaskProgress) bool { return t.State == "running" && t.Leased > 0 },
-		func(t *TaskProgress) bool { return t.State == "running" && t.Leased == 0 },
+		func(t *TaskProgress) bool { return t.State == "running" && t.Running > 0 },
+		func(t *TaskProgress) bool { return t.State == "running" && t.Running == 0 },
 		func(t *TaskProgress) bool { return t.State != "running" },
 	} {
 		for i := range tasks {

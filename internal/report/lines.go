@@ -78,7 +78,7 @@ func remarks(t *TaskProgress, p *pace) []string {
 			r = append(r, units.Count(n)+" "+what)
 		}
 	}
-	add(t.Leased, "running")
+	add(t.Running, "running")
 	add(t.Failed, "failed")
 	add(t.Orphaned, "orphaned")
 	add(t.Abandoned, "abandoned")

@@ -28,7 +28,7 @@ func (p *pace) update(now time.Time, t *TaskProgress) {
 	p.last = s
 	switch {
 	case !p.begun:
-		if t.Leased > 0 {
+		if t.Running > 0 {
 			p.older, p.newer, p.begun = s, s, true
 		}
 	case now.Sub(p.newer.at) >= paceTime && s.ended-p.newer.ended >= paceBlocks:

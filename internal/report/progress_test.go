@@ -29,17 +29,17 @@ type step struct {
 func aRun() []step {
 	var steps []step
 	for i := range int64(31) {
-		a := TaskProgress{ID: "predict", State: "running", Blocks: 1240, Skipped: 40, Success: i * 40, Leased: 16, Slots: 16}
+		a := TaskProgress{ID: "predict", State: "running", Blocks: 1240, Skipped: 40, Success: i * 40, Leased: 16, Running: 16, Slots: 16}
 		b := TaskProgress{ID: "agglomerate", State: "running", Blocks: 100, Waiting: 100, Waits: `100 blocks wait for "predict"`}
 		if i >= 3 {
 			a.Failed, a.Success, b.Orphaned, b.Waiting = 1, a.Success-1, 1, 99
 		}
 		if i == 0 {
-			a.Leased, a.Waits = 0, "2 workers are starting"
+			a.Leased, a.Running, a.Waits = 0, 0, "2 workers are starting"
 		}
 		if i == 30 {
-			a.State, a.Leased = "done", 0
-			b.Waits, b.Leased, b.Waiting = "", 2, 97
+			a.State, a.Leased, a.Running = "done", 0, 0
+			b.Waits, b.Leased, b.Running, b.Waiting = "", 2, 2, 97
 		}
 		a.Ready = a.Blocks - a.Success - a.Skipped - a.Failed - a.Leased
 		steps = append(steps, step{time.Duration(i) * 3 * time.Second, []TaskProgress{a, b}})
@@ -138,7 +138,7 @@ func TestJSONLinesHaveTheDocumentedForm(t *testing.T) {
 func TestJSONLinesShowTheLastStateThoughItComesTooSoon(t *testing.T) {
 	var b bytes.Buffer
 	show := NewProgress(&b, JSONLines)
-	show.Update(began, Snapshot{State: "running", Tasks: []TaskProgress{{ID: "a", Blocks: 1, Leased: 1}}})
+	show.Update(began, Snapshot{State: "running", Tasks: []TaskProgress{{ID: "a", Blocks: 1, Leased: 1, Running: 1}}})
 	show.Update(began.Add(time.Millisecond), Snapshot{State: "done", Tasks: []TaskProgress{{ID: "a", Blocks: 1, Success: 1}}})
 	if err := show.Close(); err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func TestMoreTasksThanLinesLeaveTheTerminalInOrder(t *testing.T) {
 		for k := range tasks {
 			tasks[k] = TaskProgress{ID: fmt.Sprint("task", k), State: "running", Blocks: 100, Success: int64(i), Ready: int64(100 - i)}
 			if k == 5 || k == 30 {
-				tasks[k].Leased, tasks[k].Ready = 1, tasks[k].Ready-1
+				tasks[k].Leased, tasks[k].Running, tasks[k].Ready = 1, 1, tasks[k].Ready-1
 			}
 		}
 		show.Update(began.Add(time.Duration(i)*time.Second), Snapshot{Tasks: tasks})
@@ -374,7 +374,7 @@ func TestTheModeFollowsTheOutput(t *testing.T) {
 func TestTheRateFollowsChangesAndIgnoresSkippedBlocks(t *testing.T) {
 	var k pace
 	at := func(s int, success, skipped int64) {
-		k.update(began.Add(time.Duration(s)*time.Second), &TaskProgress{Leased: 1, Success: success, Skipped: skipped})
+		k.update(began.Add(time.Duration(s)*time.Second), &TaskProgress{Leased: 1, Running: 1, Success: success, Skipped: skipped})
 	}
 	at(0, 0, 0)
 	if _, ok := k.perSecond(); ok {

@@ -18,9 +18,11 @@ type Snapshot struct {
 type TaskProgress struct {
 	ID string
 	// State is "running", "done" or "abandoned".
-	State                                         string
-	Blocks                                        int64
-	Waiting, Ready, Leased                        int64
+	State                  string
+	Blocks                 int64
+	Waiting, Ready, Leased int64
+	// Running is how many of the leased blocks run; the others wait on their worker for their turn.
+	Running                                       int64
 	Success, Skipped, Failed, Orphaned, Abandoned int64
 	// Retries is how many attempts were begun because the one before failed.
 	Retries int64

@@ -10,6 +10,8 @@ import (
 const (
 	// enough blocks must have been measured before a change is suggested.
 	enough = 5
+	// enoughSeconds of block time as well: the system counts CPU time in ticks, which say nothing about a few short blocks.
+	enoughSeconds = 10
 	// cpuRoom and memoryRoom are what a suggestion leaves above what was used: memory that is short ends a block, cores
 	// that are short only slow it down.
 	cpuRoom    = 1.1
@@ -27,7 +29,7 @@ func (t *taskRecord) askedAgainstUsed(in Task) []api.AskedUsage {
 		if t.cpuWall > 0 {
 			used := t.cpuSeconds / t.cpuWall
 			row.Used = &used
-			if measured {
+			if measured && t.cpuWall >= enoughSeconds {
 				row.Suggestion = suggestCPU(t.info.ID, row.Asked, used)
 			}
 		}
