@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -49,7 +50,7 @@ const (
 // on. In batches of 1 it runs beside a bare ping-pong of the same messages, the two in turn, and reports the median ratio.
 func BenchmarkDispatch(b *testing.B) {
 	b.Run("plain", func(b *testing.B) {
-		const blocks = 300_000
+		const blocks = 200_000
 		for range b.N {
 			var ratios, rates []float64
 			for range benchRounds {
@@ -273,7 +274,10 @@ func dispatchClient(runDir string, i int, batch uint32, start <-chan struct{}) e
 	out := wire.AppendHello(nil, wire.Hello{Worker: joined.Worker, Nonce: uint64(i) + 1, Epoch: joined.Epoch})
 	<-start
 	out = wire.AppendAcquire(out, wire.Acquire{Request: 1, Max: batch})
-	frames := wire.NewReader(in)
+	if in.Buffered() > 0 {
+		return errors.New("the coordinator spoke before it was greeted")
+	}
+	frames := wire.NewReader(conn)
 	var blocks wire.Blocks
 	for seq, request := uint64(0), uint64(1); ; {
 		if _, err := conn.Write(out); err != nil {

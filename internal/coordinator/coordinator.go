@@ -79,6 +79,7 @@ type Coordinator struct {
 	sessions map[engine.SessionID]*session
 	lastID   engine.SessionID
 	joins    map[uint64]chan<- joinAnswer
+	pids     map[string]int // of workers that nobody launched, by id, where they can be watched
 	lastJoin uint64
 	readers  sync.WaitGroup
 
@@ -101,6 +102,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		inbox:    newInbox(),
 		sessions: make(map[engine.SessionID]*session),
 		joins:    make(map[uint64]chan<- joinAnswer),
+		pids:     make(map[string]int),
 	}
 	if c.cfg.Notice == nil {
 		c.cfg.Notice = func(string) {}

@@ -9,11 +9,13 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
 	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/process"
 	"example.org/daisy/internal/wire"
 )
 
@@ -109,6 +111,11 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 		if a.refusal != nil {
 			answer(w, http.StatusForbidden, a.refusal)
 			return
+		}
+		if space := process.Space(); req.Name != "" && req.PID > 1 && req.PID != os.Getpid() && space != "" && req.PIDSpace == space {
+			c.mu.Lock()
+			c.pids[a.worker] = req.PID
+			c.mu.Unlock()
 		}
 		j := c.cfg.Job
 		answer(w, http.StatusOK, api.JoinResponse{

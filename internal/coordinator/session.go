@@ -9,6 +9,7 @@ import (
 
 	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/process"
 	"example.org/daisy/internal/wire"
 	"example.org/daisy/scheduler"
 )
@@ -95,7 +96,18 @@ func (c *Coordinator) read(s *session, head []byte) {
 		}
 	}
 	c.listener.in.Add(bytesIn)
-	c.inbox.put(append(events, engine.Event{Kind: engine.EventDetach, Session: s.id})...)
+	c.inbox.put(append(events, engine.Event{Kind: engine.EventDetach, Session: s.id, Gone: c.gone(hello.Worker)})...)
+}
+
+// goneWithin is how long the end of a process may take after the end of its connection.
+const goneWithin = 100 * time.Millisecond
+
+// gone reports whether the process of a worker that nobody launched has ended; a launcher says it of its own.
+func (c *Coordinator) gone(worker string) bool {
+	c.mu.Lock()
+	pid := c.pids[worker]
+	c.mu.Unlock()
+	return pid != 0 && process.Gone(c.listener.ctx, pid, goneWithin)
 }
 
 // decode makes an event of a worker's message. It is false for what no worker sends.

@@ -1,0 +1,186 @@
+package wire
+
+// Version is the version byte of every frame, and the protocol number of a join request.
+const Version = 1
+
+// Kind says which message a frame holds.
+type Kind uint8
+
+// Worker to coordinator.
+const (
+	KindHello Kind = iota + 1
+	KindAcquire
+	KindRelease
+	// KindHeartbeat goes both ways and has no payload.
+	KindHeartbeat
+	KindLeaving
+)
+
+// Coordinator to worker.
+const (
+	KindWelcome Kind = iota + 32
+	KindBlocks
+	KindAcknowledged
+	KindRefused
+	KindRecall
+	KindReassign
+	KindDrain
+	KindStop
+	KindKillBlock
+)
+
+// String names the message for people.
+func (k Kind) String() string {
+	switch k {
+	case KindHello:
+		return "Hello"
+	case KindAcquire:
+		return "Acquire"
+	case KindRelease:
+		return "Release"
+	case KindHeartbeat:
+		return "Heartbeat"
+	case KindLeaving:
+		return "Leaving"
+	case KindWelcome:
+		return "Welcome"
+	case KindBlocks:
+		return "Blocks"
+	case KindAcknowledged:
+		return "Acknowledged"
+	case KindRefused:
+		return "Refused"
+	case KindRecall:
+		return "Recall"
+	case KindReassign:
+		return "Reassign"
+	case KindDrain:
+		return "Drain"
+	case KindStop:
+		return "Stop"
+	case KindKillBlock:
+		return "KillBlock"
+	default:
+		return "unknown message"
+	}
+}
+
+// Outcome is how an attempt ended, in the numbering of package scheduler.
+type Outcome uint8
+
+const (
+	Success Outcome = iota
+	Skipped
+	Failed
+	TimedOut
+	OutOfMemory
+	Lost
+	Returned
+	// Recalled: the block was given back before it started.
+	Recalled
+)
+
+// String is the word used in reports.
+func (o Outcome) String() string {
+	if o > Recalled {
+		return "unknown outcome"
+	}
+	return [...]string{"success", "skipped", "failed", "timed_out", "out_of_memory", "lost", "returned", "recalled"}[o]
+}
+
+// LeaveReason is why a worker leaves, in the numbering of package engine.
+type LeaveReason uint8
+
+const (
+	// LeaveTold: it was drained or stopped by the coordinator.
+	LeaveTold LeaveReason = iota
+	// LeaveSignal: it was told by a signal.
+	LeaveSignal
+	// LeaveDone: it has served what it was to serve.
+	LeaveDone
+	// LeaveBroken: its user code cannot be started at all.
+	LeaveBroken
+)
+
+// Hello is the first message of a worker on every connection. Held are all leases that it still has: running, waiting in
+// its queue, or released without an acknowledgement.
+type Hello struct {
+	Worker string
+	Nonce  uint64
+	Epoch  uint64
+	Held   []Held
+}
+
+// Held is a lease that a worker still has; Epoch is that of the coordinator that gave it.
+type Held struct {
+	Epoch, Lease uint64
+}
+
+// Acquire asks for 1 to Max blocks.
+type Acquire struct {
+	Request uint64
+	Max     uint32
+}
+
+// Release ends an attempt. Seq counts up from 1 over the worker's life; Message is one line for people and Tail the end of
+// the attempt's output, both empty when it went well.
+type Release struct {
+	Seq          uint64
+	Epoch, Lease uint64
+	Outcome      Outcome
+	WallNanos    int64
+	CPUNanos     int64
+	PeakRSSBytes int64
+	Message      string
+	Tail         string
+}
+
+// Leaving says that the worker leaves once it has released all that it holds. It acquires nothing more.
+type Leaving struct {
+	Reason  LeaveReason
+	Message string
+}
+
+// Welcome answers Hello. Gone are the leases of Hello.Held that are no longer the worker's own: it kills their blocks.
+type Welcome struct {
+	Epoch uint64
+	Gone  []uint64
+}
+
+// Blocks answers the Acquire with the same Request: blocks of one task, by its number.
+type Blocks struct {
+	Request uint64
+	Task    uint32
+	Grants  []Grant
+}
+
+// Grant is one leased block: its flat index in the task's grid, and which attempt this is, from 1.
+type Grant struct {
+	Lease   uint64
+	Block   uint64
+	Attempt uint32
+}
+
+// Acknowledged says that every Release up to Seq is durable.
+type Acknowledged struct{ Seq uint64 }
+
+// Refused says that a result came too late: the lease had been taken back. Nothing was counted.
+type Refused struct {
+	Lease   uint64
+	Message string
+}
+
+// Recall asks for leases back, as far as their blocks have not started: each such block is released as Recalled.
+type Recall struct{ Leases []uint64 }
+
+// Reassign gives the worker another task: Spec is the JSON of its specification. Open requests stay open.
+type Reassign struct{ Spec []byte }
+
+// Drain: finish what runs, give back the rest, leave.
+type Drain struct{ Message string }
+
+// Stop: kill what still runs after the grace time, give everything back, leave.
+type Stop struct{ Message string }
+
+// KillBlock: the block of Lease is no longer the worker's own; kill it and say nothing.
+type KillBlock struct{ Lease uint64 }

@@ -1,0 +1,388 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/wire"
+)
+
+// firstLink waits for the run directory's files and tries every address in turn until one accepts the worker, the
+// coordinator refuses for good, or the time for joining is over.
+func (c *Client) firstLink(ctx context.Context) (*link, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.JoinTimeout, errJoinTime)
+	defer cancel()
+	if err := c.places.find(ctx, &c.cfg); err != nil {
+		return nil, joinError(ctx, StatusNoAnswer, err)
+	}
+	for wait := firstBackoff; ; wait = min(2*wait, longestBackoff) {
+		l, err := c.tryAll(ctx)
+		if l != nil {
+			return l, nil
+		}
+		var no *refusal
+		if errors.As(err, &no) && no.final() {
+			if exit := no.exit(); exit != nil {
+				return nil, exit
+			}
+			return nil, ErrNoMore
+		}
+		if !pause(ctx, jitter(wait)) {
+			status := StatusNoAnswer
+			if no != nil && no.code != "" && no.code != "busy" {
+				status = StatusRefused
+			}
+			return nil, joinError(ctx, status, fmt.Errorf("no coordinator accepted this worker: %s", c.places.summary()))
+		}
+		_ = c.places.reread(&c.cfg, 0) // else the addresses that are known
+	}
+}
+
+var errJoinTime = errors.New("the time for joining is over")
+
+func joinError(ctx context.Context, status int, err error) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, errJoinTime) {
+		return cause
+	}
+	return &ExitError{Status: status, Err: err}
+}
+
+// tryAll tries each address once. The error is the most telling one: a refusal, else the last.
+func (c *Client) tryAll(ctx context.Context) (*link, error) {
+	var telling error
+	c.places.tried = c.places.tried[:0]
+	for _, address := range c.places.addresses {
+		l, err := c.establish(ctx, address)
+		if err == nil {
+			c.heard.Store(int64(c.clock()))
+			c.answered.Store(int64(c.clock()))
+			return l, nil
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
+			c.answered.Store(int64(c.clock())) // a machine that refuses is alive
+		}
+		c.places.tried = append(c.places.tried, fmt.Sprintf("%s: %v", address, err))
+		var no *refusal
+		if errors.As(err, &no) {
+			if no.final() {
+				return nil, err
+			}
+			telling = err
+		} else if telling == nil {
+			telling = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, telling
+}
+
+// attach makes l the connection: what is unacknowledged is sent again, what waits is asked for again.
+func (c *Client) attach(l *link) {
+	c.mu.Lock()
+	c.link, c.open = l, 0
+	for i := range c.unacked {
+		m := &c.unacked[i].Release
+		_ = l.out.Queue(func(dst []byte) []byte { return wire.AppendRelease(dst, *m) })
+	}
+	if c.leaving {
+		c.sayLeavingLocked()
+	}
+	c.askLocked()
+	over := c.life.Err() != nil
+	c.mu.Unlock()
+	l.flush()
+	if over {
+		l.conn.Close() // Close came before it could see this connection
+	}
+}
+
+// serve reads the connection, and replaces it when it ends.
+func (c *Client) serve(l *link) {
+	defer close(c.ended)
+	for {
+		err := c.read(l)
+		l.conn.Close()
+		c.mu.Lock()
+		c.link, c.open = nil, 0
+		leave := c.pointlessLocked()
+		c.mu.Unlock()
+		if leave {
+			return
+		}
+		c.logf("the connection to the coordinator ended (%v): connecting again", err)
+		if l, err = c.reconnect(); l == nil {
+			if c.life.Err() == nil {
+				c.fail(err)
+			}
+			return
+		}
+		c.attach(l)
+		c.logf("connected again")
+	}
+}
+
+// pointlessLocked: there is nothing left that a new connection would be good for.
+func (c *Client) pointlessLocked() bool {
+	if c.life.Err() != nil {
+		return true
+	}
+	if !c.leaving || len(c.held) > 0 {
+		return false
+	}
+	for i := range c.unacked {
+		if worthKeeping(c.unacked[i].Outcome) {
+			return false
+		}
+	}
+	return true
+}
+
+// reconnect tries until an address accepts the worker. It gives nil and why there will be no connection, or nil and nil
+// when the run is over.
+func (c *Client) reconnect() (*link, error) {
+	for wait := firstBackoff; ; wait = min(2*wait, longestBackoff) {
+		left, why := c.patienceLeft()
+		if left <= 0 {
+			return nil, &ExitError{Status: StatusGone, Err: fmt.Errorf("%s: the blocks that ran were killed, since the coordinator hands them out again; last tried: %s", why, c.places.summary())}
+		}
+		ctx, cancel := context.WithTimeout(c.life, left)
+		c.mu.Lock()
+		epoch, leave := c.epoch, c.pointlessLocked()
+		c.mu.Unlock()
+		if leave {
+			cancel()
+			return nil, nil
+		}
+		if err := c.places.reread(&c.cfg, epoch); err != nil {
+			c.logf("no new addresses: %v", err)
+		}
+		l, err := c.tryAll(ctx)
+		if l != nil {
+			cancel()
+			return l, nil
+		}
+		var no *refusal
+		if errors.As(err, &no) && no.final() {
+			cancel()
+			return nil, no.exit()
+		}
+		if wait == firstBackoff || wait == longestBackoff {
+			c.logf("cannot reach the coordinator: %s", c.places.summary())
+		}
+		pause(ctx, jitter(wait))
+		cancel()
+		if c.life.Err() != nil {
+			return nil, nil
+		}
+	}
+}
+
+// patienceLeft is for how long the worker still tries, and why not for longer. The coordinator gives the worker's blocks to
+// others a little later.
+func (c *Client) patienceLeft() (time.Duration, string) {
+	c.mu.Lock()
+	p := c.patience
+	c.mu.Unlock()
+	now := c.clock()
+	contact := time.Duration(c.heard.Load()) + p.abandon - now
+	// A refused connection is an answer: the machine is there, and a coordinator may come back to it.
+	answer := time.Duration(max(c.heard.Load(), c.answered.Load())) + p.hint - now
+	if answer < contact {
+		return answer, fmt.Sprintf("nobody has answered for %v", p.hint)
+	}
+	return contact, fmt.Sprintf("no contact with the coordinator for %v", p.abandon)
+}
+
+// read handles the messages of one connection until it ends.
+func (c *Client) read(l *link) error {
+	var blocks wire.Blocks
+	for {
+		kind, payload, err := l.in.Next()
+		if err != nil {
+			return err
+		}
+		c.heard.Store(int64(c.clock()))
+		switch kind {
+		case wire.KindBlocks:
+			if err = wire.DecodeBlocks(payload, &blocks); err == nil {
+				c.granted(&blocks)
+			}
+		case wire.KindAcknowledged:
+			var m wire.Acknowledged
+			if m, err = wire.DecodeAcknowledged(payload); err == nil {
+				c.acknowledged(m.Seq)
+			}
+		case wire.KindRefused:
+			var m wire.Refused
+			if m, err = wire.DecodeRefused(payload); err == nil {
+				c.refusedResult(m)
+			}
+		case wire.KindRecall:
+			var m wire.Recall
+			if m, err = wire.DecodeRecall(payload); err == nil {
+				c.recalled(m.Leases)
+			}
+		case wire.KindReassign:
+			var m wire.Reassign
+			if m, err = wire.DecodeReassign(payload); err == nil {
+				err = c.reassigned(m.Spec)
+			}
+		case wire.KindDrain:
+			var m wire.Drain
+			if m, err = wire.DecodeDrain(payload); err == nil {
+				c.logf("told to leave: %s", oneLine(m.Message))
+				c.Leave(wire.LeaveTold, "")
+			}
+		case wire.KindStop:
+			var m wire.Stop
+			if m, err = wire.DecodeStop(payload); err == nil {
+				c.logf("told to stop: %s", oneLine(m.Message))
+				c.Leave(wire.LeaveTold, "")
+				if c.cfg.OnStop != nil {
+					c.cfg.OnStop(m.Message)
+				}
+			}
+		case wire.KindKillBlock:
+			var m wire.KillBlock
+			if m, err = wire.DecodeKillBlock(payload); err == nil {
+				c.killed(m.Lease)
+			}
+		case wire.KindHeartbeat:
+			err = wire.DecodeHeartbeat(payload)
+		default:
+			err = fmt.Errorf("%w: %v (%d) is nothing that a coordinator sends now", wire.ErrMalformed, kind, kind)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// granted takes blocks in: first to those that wait, the rest into the queue.
+func (c *Client) granted(m *wire.Blocks) {
+	c.mu.Lock()
+	c.open = max(c.open-1, 0)
+	task := c.tasks[m.Task]
+	for _, g := range m.Grants {
+		if task == nil {
+			c.releaseLocked(Block{Epoch: c.epoch, Lease: g.Lease}, Result{Outcome: wire.Recalled, Message: fmt.Sprintf("task number %d was never specified", m.Task)})
+			continue
+		}
+		b, ok := newBlock(task, g.Block, c.epoch, g.Lease, g.Attempt)
+		if !ok {
+			b = Block{Task: task, Epoch: c.epoch, Lease: g.Lease}
+			c.releaseLocked(b, Result{Outcome: wire.Failed, Message: fmt.Sprintf("block %d is outside the grid of task %q, which has %d", g.Block, task.Spec.ID, task.Grid.Len())})
+			continue
+		}
+		if c.leaving {
+			c.releaseLocked(b, Result{Outcome: wire.Recalled})
+			continue
+		}
+		c.held[leaseKey{b.Epoch, b.Lease}] = heldBlock{block: b}
+		c.queue = append(c.queue, b)
+	}
+	for len(c.waiting) > 0 && len(c.queue) > 0 {
+		w := c.waiting[0]
+		c.waiting = c.waiting[:copy(c.waiting, c.waiting[1:])]
+		w.got = c.takeLocked(w.max)
+		close(w.ready)
+	}
+	if c.open == 0 && c.batch.size <= 1 {
+		// Nobody waits any more and blocks are long: others may have these.
+		for _, b := range c.queue {
+			c.releaseLocked(b, Result{Outcome: wire.Recalled})
+		}
+		c.queue = c.queue[:0]
+	}
+	c.askLocked()
+	l := c.link
+	c.mu.Unlock()
+	l.flush()
+}
+
+func (c *Client) acknowledged(upTo uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for n < len(c.unacked) && c.unacked[n].Seq <= upTo {
+		c.unacked[n] = undelivered{}
+		n++
+	}
+	if n == len(c.unacked) {
+		c.unacked = c.unacked[:0]
+	} else {
+		c.unacked = c.unacked[n:]
+	}
+	c.settleLocked()
+}
+
+// refusedResult: a result came too late. It is not sent again.
+func (c *Client) refusedResult(m wire.Refused) {
+	c.mu.Lock()
+	kept := c.unacked[:0]
+	for _, u := range c.unacked {
+		if u.Lease != m.Lease {
+			kept = append(kept, u)
+		}
+	}
+	clear(c.unacked[len(kept):])
+	c.unacked = kept
+	c.settleLocked()
+	c.mu.Unlock()
+	c.logf("the result of lease %d was refused: %s", m.Lease, oneLine(m.Message))
+}
+
+// recalled gives back the blocks that no slot has begun.
+func (c *Client) recalled(leases []uint64) {
+	wanted := make(map[uint64]bool, len(leases))
+	for _, lease := range leases {
+		wanted[lease] = true
+	}
+	c.mu.Lock()
+	kept := c.queue[:0]
+	for _, b := range c.queue {
+		if wanted[b.Lease] {
+			c.releaseLocked(b, Result{Outcome: wire.Recalled})
+		} else {
+			kept = append(kept, b)
+		}
+	}
+	c.queue = kept
+	c.settleLocked()
+	l := c.link
+	c.mu.Unlock()
+	l.flush()
+}
+
+func (c *Client) reassigned(spec []byte) error {
+	var s api.TaskSpec
+	if err := json.Unmarshal(spec, &s); err != nil {
+		return fmt.Errorf("%w: the specification of a task: %w", wire.ErrMalformed, err)
+	}
+	task, err := NewTask(s)
+	if err != nil {
+		return fmt.Errorf("%w: the specification of a task: %w", wire.ErrMalformed, err)
+	}
+	c.mu.Lock()
+	c.tasks[uint32(s.Index)] = task
+	c.task = task
+	c.batch = batch{} // blocks of another task take another time
+	c.mu.Unlock()
+	c.logf("serves task %q from now on", s.ID)
+	return nil
+}
+
+// killed: a block is no longer the worker's own.
+func (c *Client) killed(lease uint64) {
+	c.mu.Lock()
+	lost := c.forgetLocked(func(key leaseKey) bool { return key.lease == lease })
+	c.mu.Unlock()
+	c.kill(lost)
+}

@@ -1,0 +1,323 @@
+package worker
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/process"
+	"example.org/daisy/internal/wire"
+)
+
+const (
+	dialTimeout    = 10 * time.Second
+	answerTimeout  = 40 * time.Second // the coordinator lets a join wait for 30 s
+	maxAnswer      = 4 << 20
+	maxRetryAfter  = 10 * time.Second
+	firstBackoff   = 50 * time.Millisecond
+	longestBackoff = 5 * time.Second
+)
+
+// A refusal is a coordinator's no.
+type refusal struct {
+	status  int
+	code    string
+	message string
+}
+
+func (r *refusal) Error() string {
+	if r.code == "" {
+		return fmt.Sprintf("no daisy coordinator answers there: HTTP status %d", r.status)
+	}
+	return r.message
+}
+
+// final: asking again is no use. A coordinator of another run at an old address, or one that is busy, is not the last word.
+func (r *refusal) final() bool {
+	switch r.code {
+	case "secret", "version", "epoch", "twin", "unknown_tag", "ended":
+		return true
+	default:
+		return false
+	}
+}
+
+// exit is the end of the worker that follows from the refusal: nil if the run is over.
+func (r *refusal) exit() error {
+	if r.code == "ended" {
+		return nil
+	}
+	return &ExitError{Status: StatusRefused, Err: fmt.Errorf("the coordinator refuses this worker (%s): %s", r.code, r.message)}
+}
+
+// establish joins at one address, opens the stream there, and says hello.
+func (c *Client) establish(ctx context.Context, address string) (*link, error) {
+	joined, err := c.join(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	known := c.epoch
+	c.mu.Unlock()
+	if joined.Epoch < known {
+		return nil, fmt.Errorf("a coordinator of the older epoch %d answers, epoch %d is known: it was taken over", joined.Epoch, known)
+	}
+	task, err := NewTask(joined.Task)
+	if err != nil {
+		return nil, &refusal{code: "version", message: "its specification cannot be read: " + err.Error()}
+	}
+	l, err := c.upgrade(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
+	welcome, err := c.hello(l, joined)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil && welcome.Epoch < max(known, joined.Epoch) {
+		err = fmt.Errorf("a coordinator of the older epoch %d answers, epoch %d is known: it was taken over", welcome.Epoch, max(known, joined.Epoch))
+	}
+	if err != nil {
+		l.conn.Close()
+		return nil, err
+	}
+	c.welcomed(joined, welcome, task)
+	return l, nil
+}
+
+// join introduces the worker over HTTP.
+func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, error) {
+	body, err := json.Marshal(api.JoinRequest{
+		Protocol: wire.Version, Version: c.cfg.Version,
+		Tag: c.cfg.Identity.Tag, Element: c.cfg.Identity.Element, Name: c.cfg.Identity.Name,
+		Nonce: c.nonce, Task: c.cfg.Task, Slots: c.cfg.Slots, Node: c.cfg.Node, PID: os.Getpid(), PIDSpace: process.Space(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, "http://"+host(address)+api.PathJoin, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	c.authorize(req.Header)
+	transport := &http.Transport{
+		// No proxy: the coordinator is inside the cluster, whatever the environment says.
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx, address) },
+		DisableKeepAlives: true,
+	}
+	client := &retryablehttp.Client{
+		HTTPClient: &http.Client{
+			Transport: transport, Timeout: answerTimeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		RetryMax:     3,
+		RetryWaitMin: firstBackoff, RetryWaitMax: longestBackoff,
+		// Only an answer is asked for again here. Where nobody answers the next address is tried.
+		CheckRetry: func(ctx context.Context, resp *http.Response, err error) (bool, error) {
+			if ctx.Err() != nil {
+				return false, ctx.Err()
+			}
+			return err == nil && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable), nil
+		},
+		Backoff:      backoffAfter,
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	c.answered.Store(int64(c.clock()))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, refused(resp.StatusCode, answer)
+	}
+	joined := new(api.JoinResponse)
+	if err := json.Unmarshal(answer, joined); err != nil || joined.Worker == "" || joined.Epoch == 0 {
+		return nil, &refusal{status: resp.StatusCode}
+	}
+	return joined, nil
+}
+
+// backoffAfter is full jitter, so that hundreds of workers that were refused together do not come back together. What the
+// server asks for with Retry-After counts up to maxRetryAfter.
+func backoffAfter(low, high time.Duration, attempt int, resp *http.Response) time.Duration {
+	if resp != nil {
+		if s, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16); err == nil {
+			return min(time.Duration(s)*time.Second, maxRetryAfter) + jitter(low)
+		}
+	}
+	return jitter(min(high, low<<min(attempt, 16)))
+}
+
+// jitter is a random time below limit.
+func jitter(limit time.Duration) time.Duration { return rand.N(max(limit, 1)) }
+
+func (c *Client) authorize(h http.Header) {
+	h.Set("Authorization", "Bearer "+c.places.secret)
+	h.Set(api.HeaderRun, c.places.runID)
+}
+
+// host is the address as a URL's host.
+func host(address string) string {
+	if address == inProcess {
+		return "daisy"
+	}
+	return address
+}
+
+func refused(status int, body []byte) error {
+	var e api.Error
+	if json.Unmarshal(body, &e) != nil {
+		e = api.Error{}
+	}
+	return &refusal{status: status, code: e.Code, message: oneLine(e.Message)}
+}
+
+// oneLine makes a text from elsewhere fit a line of a log.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// upgrade opens a connection and makes it a stream of frames.
+func (c *Client) upgrade(ctx context.Context, address string) (*link, error) {
+	conn, err := c.dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	l, err := c.switchTo(conn, address)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (c *Client) switchTo(conn net.Conn, address string) (*link, error) {
+	if err := conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequest(http.MethodGet, "http://"+host(address)+api.PathStream, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", api.Upgrade)
+	c.authorize(req.Header)
+	var head bytes.Buffer
+	if err := req.Write(&head); err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(head.Bytes()); err != nil {
+		return nil, err
+	}
+	from := bufio.NewReaderSize(conn, 1<<10)
+	resp, err := http.ReadResponse(from, req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	c.answered.Store(int64(c.clock()))
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		if err != nil {
+			return nil, err
+		}
+		return nil, refused(resp.StatusCode, body)
+	}
+	ahead, err := from.Peek(from.Buffered())
+	if err != nil {
+		return nil, err
+	}
+	in := io.Reader(conn)
+	if len(ahead) > 0 {
+		in = io.MultiReader(bytes.NewReader(bytes.Clone(ahead)), conn)
+	}
+	return &link{conn: conn, in: wire.NewReader(in), out: wire.NewWriter(conn)}, nil
+}
+
+// hello says who comes and what it holds, and waits for the welcome.
+func (c *Client) hello(l *link, joined *api.JoinResponse) (wire.Welcome, error) {
+	m := wire.Hello{Worker: joined.Worker, Nonce: c.nonce, Epoch: joined.Epoch}
+	c.mu.Lock()
+	for key := range c.held {
+		m.Held = append(m.Held, wire.Held{Epoch: key.epoch, Lease: key.lease})
+	}
+	for _, u := range c.unacked {
+		m.Held = append(m.Held, wire.Held{Epoch: u.Epoch, Lease: u.Lease})
+	}
+	c.mu.Unlock()
+	if err := l.out.Send(func(dst []byte) []byte { return wire.AppendHello(dst, m) }); err != nil {
+		return wire.Welcome{}, err
+	}
+	for {
+		kind, payload, err := l.in.Next()
+		if errors.Is(err, io.EOF) {
+			return wire.Welcome{}, errors.New("the coordinator closed the stream instead of welcoming the worker")
+		}
+		if err != nil {
+			return wire.Welcome{}, err
+		}
+		switch kind {
+		case wire.KindHeartbeat: // may come at any time
+		case wire.KindWelcome:
+			welcome, err := wire.DecodeWelcome(payload)
+			if err == nil {
+				err = l.conn.SetDeadline(time.Time{})
+			}
+			return welcome, err
+		default:
+			return wire.Welcome{}, fmt.Errorf("%v came instead of Welcome", kind)
+		}
+	}
+}
+
+// welcomed takes over what the coordinator said of itself.
+func (c *Client) welcomed(joined *api.JoinResponse, welcome wire.Welcome, task *Task) {
+	c.mu.Lock()
+	c.worker, c.epoch = joined.Worker, welcome.Epoch
+	c.patience = patience{
+		heartbeat: atLeast(seconds(joined.HeartbeatSeconds), 5*time.Second),
+		abandon:   atLeast(seconds(joined.AbandonSeconds), 108*time.Second),
+		hint:      atLeast(seconds(joined.HintSeconds), 4*time.Minute),
+		grace:     max(seconds(joined.GraceSeconds), 0),
+	}
+	c.tasks[uint32(task.Spec.Index)] = task
+	c.task = task
+	gone := map[uint64]bool{}
+	for _, lease := range welcome.Gone {
+		gone[lease] = true
+	}
+	lost := c.forgetLocked(func(key leaseKey) bool { return gone[key.lease] })
+	c.mu.Unlock()
+	c.kill(lost)
+}
+
+// atLeast is d, or other where the coordinator did not say.
+func atLeast(d, other time.Duration) time.Duration {
+	if d <= 0 {
+		return other
+	}
+	return d
+}

@@ -1,0 +1,98 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"example.org/daisy/internal/rundir"
+	"example.org/daisy/internal/wire"
+)
+
+// outboxVersion is the format version of a file in the outbox.
+const outboxVersion = 1
+
+// An outboxResult is one result that a worker could not deliver: a file outbox/<worker>-<nonce>-<seq>.json of the run
+// directory. A file is complete once it has this name.
+type outboxResult struct {
+	Version      int    `json:"version"`
+	RunID        string `json:"run_id"`
+	Worker       string `json:"worker"`
+	Nonce        uint64 `json:"nonce"`
+	Seq          uint64 `json:"seq"`
+	Epoch        uint64 `json:"epoch"`
+	Lease        uint64 `json:"lease"`
+	Task         string `json:"task"`
+	Block        int64  `json:"block"` // index in the task's grid
+	Attempt      int    `json:"attempt"`
+	Outcome      string `json:"outcome"`
+	WallNanos    int64  `json:"wall_nanos"`
+	CPUNanos     int64  `json:"cpu_nanos"`
+	PeakRSSBytes int64  `json:"peak_rss_bytes"`
+	Message      string `json:"message,omitempty"`
+	Tail         string `json:"tail,omitempty"`
+}
+
+// worthKeeping: the result says something about the block. What was given back unfinished does not.
+func worthKeeping(o wire.Outcome) bool { return o != wire.Returned && o != wire.Recalled }
+
+// leaveInOutbox writes what was never acknowledged. Call it when the connection has ended for good.
+func (c *Client) leaveInOutbox() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	kept := 0
+	for _, u := range c.unacked {
+		if !worthKeeping(u.Outcome) || u.block.Task == nil {
+			continue
+		}
+		if c.cfg.RunDir == "" {
+			errs = append(errs, fmt.Errorf("the result of block %s (%v) could not be delivered", u.block.Label(), u.Outcome))
+			continue
+		}
+		path, err := writeResult(c.cfg.RunDir, outboxResult{
+			Version: outboxVersion, RunID: c.runID, Worker: c.worker, Nonce: c.nonce,
+			Seq: u.Seq, Epoch: u.Epoch, Lease: u.Lease,
+			Task: u.block.Task.Spec.ID, Block: u.block.Flat, Attempt: u.block.Attempt, Outcome: u.Outcome.String(),
+			WallNanos: u.WallNanos, CPUNanos: u.CPUNanos, PeakRSSBytes: u.PeakRSSBytes, Message: u.Message, Tail: u.Tail,
+		})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the result of block %s (%v) could not be delivered, nor kept: %w", u.block.Label(), u.Outcome, err))
+			continue
+		}
+		kept++
+		c.logf("the result of block %s (%v) could not be delivered; it is in %s", u.block.Label(), u.Outcome, path)
+	}
+	c.unacked = nil
+	if kept > 0 {
+		errs = append(errs, fmt.Errorf("%d results could not be delivered; they are in the outbox of %s", kept, c.cfg.RunDir))
+	}
+	return errors.Join(errs...)
+}
+
+func writeResult(runDir string, r outboxResult) (string, error) {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(runDir, "outbox")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, fmt.Sprintf("%s-%016x-%d.json", rundir.SafeName(r.Worker), r.Nonce, r.Seq))
+	f, err := os.CreateTemp(dir, ".result-*")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return "", err
+	}
+	return path, nil
+}

@@ -1,0 +1,322 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"example.org/daisy/internal/process"
+	"example.org/daisy/internal/wire"
+)
+
+// Why a block was ended by us.
+var (
+	errTimedOut = errors.New("its time is over")
+	errTaken    = errors.New("it is no longer the worker's own")
+	errStopped  = errors.New("the worker stops")
+)
+
+// longestKillGrace limits what a process gets between SIGTERM and SIGKILL.
+const longestKillGrace = 5 * time.Second
+
+// A crew is a whole worker: a client and its slots.
+type crew struct {
+	cfg     Config
+	log     *blockLog
+	client  *Client
+	spawner *process.Spawner
+
+	// stopping is closed when the worker itself is being ended, by a signal or by the coordinator.
+	stopping chan struct{}
+	stopOnce sync.Once
+	slots    sync.WaitGroup
+	stopper  sync.WaitGroup
+	over     chan struct{} // closed when all slots have ended
+
+	mu      sync.Mutex
+	running map[leaseKey]context.CancelCauseFunc
+	early   map[leaseKey]bool // taken away before they were running here
+	halted  bool              // every block is to end
+	started map[string]bool   // tasks whose user code has been started at least once
+	served  map[string]int64  // blocks by task
+	failure error
+}
+
+// Run is a worker: it joins, runs blocks in its slots, and returns when it was told to leave (nil), when ctx ended (nil: what
+// it held was given back, after grace), or when it cannot go on (an *ExitError).
+func Run(ctx context.Context, cfg Config) error {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return err
+	}
+	c := &crew{
+		cfg: cfg, log: &blockLog{to: cfg.Log, limit: maxLogBytes},
+		stopping: make(chan struct{}), over: make(chan struct{}),
+		running: map[leaseKey]context.CancelCauseFunc{}, early: map[leaseKey]bool{},
+		started: map[string]bool{}, served: map[string]int64{},
+	}
+	c.cfg.Log = c.log
+	c.cfg.OnKill = c.taken
+	ready := make(chan struct{}) // closed when c.client is there; the coordinator may say stop right after its welcome
+	c.cfg.OnStop = func(string) {
+		c.stopper.Go(func() {
+			<-ready
+			c.stop()
+		})
+	}
+	joining, joined := c.untilAbort(ctx)
+	c.client, err = Connect(joining, c.cfg)
+	told := joining.Err() != nil
+	joined()
+	switch {
+	case errors.Is(err, ErrNoMore), err != nil && told:
+		return nil // the run was over, or we were told to leave, before it began
+	case err != nil:
+		return err
+	}
+	close(ready)
+	return c.work(ctx)
+}
+
+// untilAbort is a context that also ends with Config.Abort.
+func (c *crew) untilAbort(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if c.cfg.Abort == nil {
+		return ctx, cancel
+	}
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-c.cfg.Abort:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() { cancel(); watch.Wait() }
+}
+
+func (c *crew) work(ctx context.Context) error {
+	task := c.client.Task()
+	err := c.prepare(task)
+	if err != nil {
+		c.client.Leave(wire.LeaveBroken, err.Error())
+		close(c.over)
+	} else {
+		c.client.logf("worker %s of run %s serves task %q with %d slots on %s", c.client.WorkerID(), c.client.RunID(), task.Spec.ID, c.cfg.Slots, c.cfg.Node)
+	}
+	if c.spawner != nil {
+		for i := range c.cfg.Slots {
+			s := &slot{crew: c, number: i}
+			c.slots.Go(s.loop)
+		}
+		go func() { // ends with the slots, which are waited for below
+			c.slots.Wait()
+			close(c.over)
+		}()
+	} else {
+		c.fail(err)
+	}
+
+	abort := c.cfg.Abort
+	aborted := false
+	done := ctx.Done()
+	for slots := true; slots; {
+		select {
+		case <-c.over:
+			slots = false
+		case <-done:
+			done = nil
+			c.client.logf("told to stop: what runs has %v", c.client.Grace())
+			c.client.Leave(wire.LeaveSignal, "")
+			c.stop()
+		case <-abort:
+			abort, aborted = nil, true
+			c.client.Leave(wire.LeaveSignal, "")
+			c.stop()
+			c.halt()
+		}
+	}
+	c.client.Leave(wire.LeaveDone, "") // every slot has ended by itself
+	closing, cancel := c.closing(ctx, aborted)
+	err = c.client.Close(closing)
+	cancel()
+	c.stop()
+	c.halt()
+	c.stopper.Wait()
+	if c.spawner != nil {
+		ending, cancel := context.WithTimeout(context.Background(), longestKillGrace)
+		err = errors.Join(err, c.spawner.Close(ending))
+		cancel()
+	}
+	if err != nil {
+		c.client.logf("%s", oneLine(err.Error()))
+	}
+	c.mu.Lock()
+	failure := c.failure
+	c.mu.Unlock()
+	if failure == nil {
+		failure = c.client.Err()
+	}
+	return failure
+}
+
+// closing bounds the delivery of the last results: none where it must end at once, grace after a signal, else as long as the
+// client tries.
+func (c *crew) closing(ctx context.Context, aborted bool) (context.Context, context.CancelFunc) {
+	switch {
+	case aborted:
+		return context.WithTimeout(context.Background(), 100*time.Millisecond)
+	case ctx.Err() != nil:
+		return context.WithTimeout(context.Background(), longestKillGrace)
+	default:
+		both, cancel := context.WithCancel(context.Background())
+		c.stopper.Go(func() {
+			abort := c.cfg.Abort
+			select {
+			case <-both.Done():
+				return
+			case <-abort:
+				cancel()
+			case <-ctx.Done():
+				select { // told to stop while it waits: a little longer
+				case <-time.After(longestKillGrace):
+				case <-abort:
+				case <-both.Done():
+				}
+				cancel()
+			}
+		})
+		return both, cancel
+	}
+}
+
+// prepare checks what can be checked before the first block.
+func (c *crew) prepare(task *Task) error {
+	if task.Spec.Runner != runnerFunc && task.Spec.GPUs > 0 && task.Spec.GPUs*c.cfg.Slots > len(c.cfg.GPUs) {
+		return &ExitError{Status: StatusNoGPU, Err: fmt.Errorf("task %q needs %d GPUs for %d slots, and this worker was given %d (DAISY_GPUS)",
+			task.Spec.ID, task.Spec.GPUs*c.cfg.Slots, c.cfg.Slots, len(c.cfg.GPUs))}
+	}
+	spawner, err := process.NewSpawner()
+	if err != nil {
+		return &ExitError{Status: StatusCannotStart, Err: err}
+	}
+	c.spawner = spawner
+	return nil
+}
+
+func (c *crew) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failure == nil {
+		c.failure = err
+	}
+}
+
+// stop notes that the worker is being ended, and ends what still runs so that all is given back within the grace time.
+func (c *crew) stop() {
+	c.stopOnce.Do(func() {
+		close(c.stopping)
+		grace := c.client.Grace()
+		c.stopper.Go(func() {
+			timer := time.NewTimer(grace - stopMargin(grace))
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+				c.halt()
+			case <-c.over:
+			case <-c.cfg.Abort:
+			}
+		})
+	})
+}
+
+// stopMargin is the part of grace in which blocks are killed and given back.
+func stopMargin(grace time.Duration) time.Duration { return min(grace/4, 2*time.Second) }
+
+// killGrace is what a process gets between SIGTERM and SIGKILL.
+func (c *crew) killGrace(why error) time.Duration {
+	select {
+	case <-c.cfg.Abort:
+		return 0
+	default:
+	}
+	grace := c.client.Grace()
+	if errors.Is(why, errStopped) {
+		return stopMargin(grace) / 2
+	}
+	return min(grace, longestKillGrace)
+}
+
+// halt ends every block.
+func (c *crew) halt() {
+	c.mu.Lock()
+	c.halted = true
+	var all []context.CancelCauseFunc
+	for _, cancel := range c.running {
+		all = append(all, cancel)
+	}
+	c.mu.Unlock()
+	for _, cancel := range all {
+		cancel(errStopped)
+	}
+}
+
+// taken is Config.OnKill.
+func (c *crew) taken(b Block) {
+	key := leaseKey{b.Epoch, b.Lease}
+	c.mu.Lock()
+	cancel := c.running[key]
+	if cancel == nil {
+		c.early[key] = true // its slot is about to begin it, or has just ended it
+	}
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel(errTaken)
+	}
+}
+
+// begin makes a block known, so that it can be ended from outside.
+func (c *crew) begin(b *Block) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	key := leaseKey{b.Epoch, b.Lease}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running[key] = cancel
+	if c.early[key] {
+		cancel(errTaken)
+	}
+	if c.halted {
+		cancel(errStopped)
+	}
+	return ctx, cancel
+}
+
+// release gives a block back.
+func (c *crew) release(b Block, r Result) {
+	err := c.client.Release(b, r)
+	key := leaseKey{b.Epoch, b.Lease}
+	c.mu.Lock()
+	delete(c.running, key)
+	delete(c.early, key)
+	c.served[b.TaskID()]++
+	full := b.Task.Spec.MaxBlocksPerWorker > 0 && c.served[b.TaskID()] >= b.Task.Spec.MaxBlocksPerWorker
+	c.mu.Unlock()
+	if err != nil {
+		c.client.logf("block %s ended (%v), but it had been taken away", b.Label(), r.Outcome)
+	}
+	if full {
+		c.client.Leave(wire.LeaveDone, "")
+	}
+}
+
+// isStopping: the worker itself is being ended.
+func (c *crew) isStopping() bool {
+	select {
+	case <-c.stopping:
+		return true
+	default:
+		return false
+	}
+}

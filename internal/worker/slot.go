@@ -1,0 +1,201 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"example.org/daisy/internal/process"
+	"example.org/daisy/internal/units"
+	"example.org/daisy/internal/wire"
+)
+
+// Runners of a specification.
+const (
+	runnerCommand = "command"
+	runnerStream  = "stream"
+	runnerFunc    = "func"
+)
+
+// judgement is how long the end of a child by a signal that is not ours waits to be explained by the end of the worker itself.
+const judgement = 2 * time.Second
+
+// A slot runs one block at a time.
+type slot struct {
+	crew   *crew
+	number int
+	out    *output // nil until a process is to be started
+
+	task   *Task // that the next three belong to
+	at     place
+	env    []string
+	found  map[string]string // programs by name
+	stream *streamProcess    // nil while none runs
+
+	writtenOff bool // a function holds it and does not let go
+}
+
+// loop runs blocks until there are no more.
+func (s *slot) loop() {
+	for !s.writtenOff {
+		// Leave ends the wait.
+		got, err := s.crew.client.Acquire(context.Background(), 1)
+		if err != nil {
+			break
+		}
+		for _, b := range got {
+			s.crew.release(b, s.attempt(b))
+		}
+	}
+	s.endStream()
+	if s.out != nil {
+		s.out.close()
+	}
+}
+
+// attempt runs one block to its end.
+func (s *slot) attempt(b Block) Result {
+	start := time.Now()
+	ctx, cancel := s.crew.begin(&b)
+	defer cancel(nil)
+	if b.Task.Timeout > 0 {
+		timer := time.AfterFunc(b.Task.Timeout, func() { cancel(errTimedOut) })
+		defer timer.Stop()
+	}
+	r, tail := s.measured(ctx, &b)
+	r.Wall = time.Since(start)
+	switch r.Outcome {
+	case wire.Failed, wire.TimedOut, wire.OutOfMemory, wire.Lost:
+		if r.Tail == "" {
+			r.Tail = tail
+		}
+		s.crew.client.logf("block %s: %v: %s", b.Label(), r.Outcome, oneLine(r.Message))
+	}
+	return r
+}
+
+// measured runs the block with its output marked, and gives the end of that.
+func (s *slot) measured(ctx context.Context, b *Block) (Result, string) {
+	s.serve(b.Task)
+	if b.Task.Spec.Runner == runnerFunc && len(b.Task.Spec.Check) == 0 {
+		return s.run(ctx, b), ""
+	}
+	if s.out == nil {
+		var err error
+		if s.out, err = newOutput(s.crew.log); err != nil {
+			return s.cannotStart(b, err), ""
+		}
+	}
+	s.out.begin(b.Label())
+	r := s.run(ctx, b)
+	return r, s.out.end()
+}
+
+// serve prepares the slot for a task.
+func (s *slot) serve(t *Task) {
+	if s.task == t {
+		return
+	}
+	s.endStream()
+	gpus := s.crew.cfg.GPUs
+	first := min(s.number*t.Spec.GPUs, len(gpus))
+	c := s.crew.client
+	s.task, s.found = t, map[string]string{}
+	s.at = place{
+		runID: c.RunID(), runDir: t.Spec.RunDir, workerID: c.WorkerID(),
+		slot: s.number, gpus: gpus[first:min(first+t.Spec.GPUs, len(gpus))],
+	}
+	s.env = slotEnvironment(inheritedEnvironment(), t, s.at)
+}
+
+func (s *slot) run(ctx context.Context, b *Block) Result {
+	if len(b.Task.Spec.Check) > 0 {
+		if r, ended := s.check(ctx, b); ended {
+			return r
+		}
+	}
+	if r, ended := endedByUs(ctx, b); ended {
+		return r
+	}
+	switch b.Task.Spec.Runner {
+	case runnerCommand:
+		return s.command(ctx, b)
+	case runnerStream:
+		return s.streamed(ctx, b)
+	case runnerFunc:
+		return s.function(ctx, b)
+	default:
+		return s.cannotStart(b, fmt.Errorf("this worker has no runner %q", b.Task.Spec.Runner))
+	}
+}
+
+// endedByUs is the result of a block that was ended from outside.
+func endedByUs(ctx context.Context, b *Block) (Result, bool) {
+	cause := context.Cause(ctx)
+	switch {
+	case cause == nil:
+		return Result{}, false
+	case errors.Is(cause, errTimedOut):
+		return Result{Outcome: wire.TimedOut, Message: "timed out after " + units.Duration(b.Task.Timeout)}, true
+	case errors.Is(cause, errStopped):
+		return Result{Outcome: wire.Returned, Message: "the worker was stopped"}, true
+	default: // taken away: the client lets nothing of it out
+		return Result{Outcome: wire.Returned, Message: cause.Error()}, true
+	}
+}
+
+// judge says what the end of a child means that we did not end.
+func (s *slot) judge(r process.Result) Result {
+	if r.Success() {
+		return Result{Outcome: wire.Success}
+	}
+	if endedFromOutside(r) {
+		timer := time.NewTimer(judgement)
+		defer timer.Stop()
+		select {
+		case <-s.crew.stopping:
+		case <-timer.C:
+		}
+	}
+	if s.crew.isStopping() {
+		return Result{Outcome: wire.Returned, Message: r.String() + ", while the worker was being stopped"}
+	}
+	return Result{Outcome: wire.Failed, Message: r.String()}
+}
+
+// endedFromOutside: by a signal with which batch systems end jobs, which may be on its way to the worker too; or by the exit
+// status with which a shell reports that.
+func endedFromOutside(r process.Result) bool {
+	switch r.Signal {
+	case syscall.SIGTERM, syscall.SIGKILL, syscall.SIGXCPU:
+		return true
+	}
+	return r.Exit == 128+int(syscall.SIGTERM) || r.Exit == 128+int(syscall.SIGKILL)
+}
+
+// cannotStart: user code could not be started. If it never could, on this worker, the worker is at fault, and leaves.
+func (s *slot) cannotStart(b *Block, err error) Result {
+	c := s.crew
+	c.mu.Lock()
+	worked := c.started[b.TaskID()]
+	c.mu.Unlock()
+	message := oneLine(err.Error())
+	for _, passing := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.E2BIG} {
+		worked = worked || errors.Is(err, passing)
+	}
+	if worked {
+		return Result{Outcome: wire.Failed, Message: message}
+	}
+	c.fail(&ExitError{Status: StatusCannotStart, Err: fmt.Errorf("the user code of task %q could not be started: %w", b.TaskID(), err)})
+	c.client.Leave(wire.LeaveBroken, message)
+	return Result{Outcome: wire.Returned, Message: message}
+}
+
+// hasStarted notes that user code of the task can be started here.
+func (s *slot) hasStarted(b *Block) {
+	s.crew.mu.Lock()
+	defer s.crew.mu.Unlock()
+	s.crew.started[b.TaskID()] = true
+}

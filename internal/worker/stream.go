@@ -1,0 +1,265 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"example.org/daisy/internal/process"
+	"example.org/daisy/internal/wire"
+)
+
+const (
+	maxStreamAnswer = 1 << 20
+	// lateAnswer is how long the last answer of a process that has ended may take to come out of the pipe. Without
+	// grandchildren that keep it open it takes no time at all.
+	lateAnswer = 500 * time.Millisecond
+)
+
+// A streamProcess serves the blocks of one slot, one after another: a block as a line of JSON on its standard input, an answer
+// as a line of JSON on descriptor 3.
+type streamProcess struct {
+	*process.Process
+	in      *os.File
+	answers *os.File
+	lines   chan answerLine
+	quit    chan struct{}
+	owned   sync.WaitGroup
+	cpu     time.Duration // measured at the end of the block before
+}
+
+type answerLine struct {
+	text []byte
+	err  error
+}
+
+// An answer is what a stream process says of a block.
+type answer struct {
+	Lease *string `json:"lease"`
+	OK    *bool   `json:"ok"`
+	Error string  `json:"error"`
+}
+
+// streamed runs the block with the slot's process, which is started if there is none.
+func (s *slot) streamed(ctx context.Context, b *Block) Result {
+	if s.stream != nil {
+		select {
+		case line := <-s.stream.lines:
+			if line.err == nil {
+				s.crew.client.logf("slot %d: the stream process answered without a block, it is replaced: %.200q", s.number, line.text)
+			}
+			s.replaceStream()
+		case <-s.stream.Done():
+			s.replaceStream()
+		default:
+		}
+	}
+	if s.stream == nil {
+		p, err := s.startStream(b)
+		if err != nil {
+			return s.cannotStart(b, err)
+		}
+		s.stream = p
+		s.hasStarted(b)
+	}
+	p := s.stream
+	p.ResetPeak()
+	r, reusable := s.exchange(ctx, b, p)
+	if use, alive := p.Live(); alive {
+		r.CPU, r.PeakRSSBytes = max(use.CPU-p.cpu, 0), use.PeakRSSBytes
+		p.cpu = use.CPU
+	}
+	if !reusable {
+		before := p.cpu
+		end := s.replaceStream()
+		if r.CPU == 0 && end.CPU > before {
+			r.CPU = end.CPU - before
+		}
+		r.PeakRSSBytes = max(r.PeakRSSBytes, end.PeakRSSBytes)
+	}
+	return r
+}
+
+// exchange sends the block and waits for its answer. reusable: the process can have another.
+func (s *slot) exchange(ctx context.Context, b *Block, p *streamProcess) (r Result, reusable bool) {
+	stop := context.AfterFunc(ctx, func() { p.in.SetWriteDeadline(time.Now()) })
+	// A process that does not read is judged by its answer and its end.
+	_, _ = p.in.Write(append(b.appendJSON(nil), '\n'))
+	stop()
+	select {
+	case got := <-p.lines:
+		return s.understood(ctx, b, p, got)
+	case <-p.Done():
+	case <-ctx.Done():
+		s.crew.kill(p.Process, context.Cause(ctx))
+		r, _ := endedByUs(ctx, b)
+		return r, false
+	}
+	timer := time.NewTimer(lateAnswer)
+	defer timer.Stop()
+	select {
+	case got := <-p.lines:
+		return s.understood(ctx, b, p, got)
+	case <-timer.C:
+		return s.endedWithoutAnswer(p), false
+	}
+}
+
+// understood makes a result of a line.
+func (s *slot) understood(ctx context.Context, b *Block, p *streamProcess, got answerLine) (Result, bool) {
+	switch {
+	case errors.Is(got.err, errLongAnswer):
+		return Result{Outcome: wire.Failed, Message: got.err.Error()}, false
+	case got.err != nil:
+		// The descriptor is closed: the process has ended, or it never answers again.
+		timer := time.NewTimer(lateAnswer)
+		defer timer.Stop()
+		select {
+		case <-p.Done():
+			return s.endedWithoutAnswer(p), false
+		case <-ctx.Done():
+			r, _ := endedByUs(ctx, b)
+			return r, false
+		case <-timer.C:
+		}
+		return Result{Outcome: wire.Failed, Message: "the stream process closed its answers (descriptor DAISY_ANSWER_FD) without answering"}, false
+	}
+	var a answer
+	if err := json.Unmarshal(got.text, &a); err != nil || a.Lease == nil || a.OK == nil {
+		return Result{Outcome: wire.Failed, Message: fmt.Sprintf(
+			`the stream process gave a malformed answer: %.200q; expected {"lease":%q,"ok":true} or {"lease":%q,"ok":false,"error":"…"}`, got.text, b.LeaseText(), b.LeaseText())}, false
+	}
+	if *a.Lease != b.LeaseText() {
+		return Result{Outcome: wire.Failed, Message: fmt.Sprintf("the stream process answered for lease %.100q, but it has the block of lease %q", *a.Lease, b.LeaseText())}, false
+	}
+	if *a.OK {
+		return Result{Outcome: wire.Success}, true
+	}
+	message := strings.TrimSpace(a.Error)
+	if message == "" {
+		message = "failed without an error message"
+	}
+	return Result{Outcome: wire.Failed, Message: message}, true
+}
+
+func (s *slot) endedWithoutAnswer(p *streamProcess) Result {
+	r := s.judge(p.Wait())
+	if r.Outcome == wire.Success {
+		r = Result{Outcome: wire.Failed, Message: p.Wait().String()}
+		if s.crew.isStopping() {
+			r.Outcome = wire.Returned
+		}
+	}
+	r.Message = "the stream process ended without an answer: " + r.Message
+	return r
+}
+
+func (s *slot) startStream(b *Block) (*streamProcess, error) {
+	argv := append([]string(nil), s.task.Spec.Argv...)
+	if err := s.find(argv); err != nil {
+		return nil, err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make a pipe for the answers: %w", err)
+	}
+	defer write.Close()
+	env := append(append(make([]string, 0, len(s.env)+1), s.env...), "DAISY_ANSWER_FD=3")
+	started, err := s.crew.spawner.Start(process.Config{
+		Argv: argv, Env: env, Dir: b.Task.Spec.Dir, StdinPipe: true, Stdout: s.out.file, Stderr: s.out.file, ExtraFiles: []*os.File{write},
+		Markers: []string{"DAISY_RUN_ID=" + s.at.runID, "DAISY_WORKER_ID=" + s.at.workerID, fmt.Sprintf("DAISY_SLOT=%d", s.number)},
+	})
+	if err != nil {
+		read.Close()
+		return nil, err
+	}
+	p := &streamProcess{Process: started, in: started.Stdin(), answers: read, lines: make(chan answerLine), quit: make(chan struct{})}
+	p.owned.Go(p.listen)
+	return p, nil
+}
+
+var errLongAnswer = fmt.Errorf("the stream process gave an answer of more than %d MiB", maxStreamAnswer>>20)
+
+// listen reads answers until there are no more.
+func (p *streamProcess) listen() {
+	from := bufio.NewReader(io.Reader(p.answers))
+	for {
+		var text []byte
+		var err error
+		for {
+			var part []byte
+			part, err = from.ReadSlice('\n')
+			text = append(text, part...)
+			if len(text) > maxStreamAnswer {
+				err = errLongAnswer
+			}
+			if !errors.Is(err, bufio.ErrBufferFull) {
+				break
+			}
+		}
+		if err == nil && len(strings.TrimSpace(string(text))) == 0 {
+			continue
+		}
+		if errors.Is(err, io.EOF) && len(text) > 0 {
+			// A last line without its end is a line: the next round gives the end of the file.
+			err = nil
+		}
+		select {
+		case p.lines <- answerLine{text, err}:
+		case <-p.quit:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// replaceStream ends the process at once; the next block starts another.
+func (s *slot) replaceStream() process.Result {
+	p := s.stream
+	s.stream = nil
+	if err := p.Kill(context.Background()); err != nil {
+		s.crew.client.logf("%s", oneLine(err.Error()))
+	}
+	p.in.Close()
+	return s.buryStream(p)
+}
+
+// endStream tells the process that there is no more, and ends it if it does not end.
+func (s *slot) endStream() {
+	p := s.stream
+	if p == nil {
+		return
+	}
+	s.stream = nil
+	p.in.Close()
+	timer := time.NewTimer(s.crew.killGrace(nil))
+	defer timer.Stop()
+	select {
+	case <-p.Done():
+	case <-timer.C:
+		s.crew.client.logf("slot %d: the stream process did not end when its input did; it is ended", s.number)
+		s.crew.kill(p.Process, errStopped)
+	case <-s.crew.stopping:
+		s.crew.kill(p.Process, errStopped)
+	}
+	s.buryStream(p)
+}
+
+// buryStream waits for the process and ends what it left behind.
+func (s *slot) buryStream(p *streamProcess) process.Result {
+	result := p.Wait()
+	s.endStrays(p.Process)
+	close(p.quit)
+	p.answers.Close()
+	p.owned.Wait()
+	return result
+}
