@@ -1,0 +1,272 @@
+package scheduler
+
+// task is the run of one task.
+type task struct {
+	id         int
+	lattice    lattice
+	state      []byte // a byte per block, padded to whole groups of 64
+	up, down   []*edge
+	upTasks    []*task // of up
+	direct     bool    // a block never has more than directSpread dependents
+	maxRetries int32
+	maxLost    int32
+
+	run *running // nil once the task has ended
+	end ended    // then this
+
+	skip     Bitmap // done before or masked
+	skips    int64  // number of bits in skip
+	whole    bool   // all blocks are skipped, and all of everything upstream: the task has no state
+	surveyed bool   // nearly all of its blocks are skipped; see survey
+	recount  bool   // some of what its blocks wait for is stBefore, so that counters begin from states, not from arithmetic
+
+	roots    []box
+	walk     rootWalk // hands out the roots that are not skipped
+	fresh    int64    // of these, how many it has yet to hand out
+	skipWalk rootWalk // skips the others
+	toSkip   int64    // of these, how many it has yet to skip
+
+	ready   *tree // blocks that became ready
+	todo    *tree // blocks to skip and orphaned blocks, whose dependents are to be told
+	todos   int64 // how many
+	retries retries
+	history map[int64]history
+	failed  []int64
+	wide    bool            // a block can wait for more than a byte counts
+	surplus map[int64]int64 // what such a block waits for beyond its byte
+
+	highWater      int64
+	lastWorker     uint32
+	severalWorkers bool
+}
+
+func newTask(id int, spec *Task) *task {
+	t := &task{id: id, lattice: newLattice(spec.Grid), maxRetries: int32(spec.MaxRetries), maxLost: int32(spec.MaxLost), whole: true}
+	if t.maxLost == 0 {
+		t.maxLost = DefaultMaxLost
+	}
+	switch {
+	case spec.Done == nil:
+		t.skip = spec.Mask
+	case spec.Mask == nil:
+		t.skip = spec.Done
+	default:
+		t.skip = make(Bitmap, len(spec.Done))
+		for i := range t.skip {
+			t.skip[i] = spec.Done[i] | spec.Mask[i]
+		}
+	}
+	t.skips = t.skip.countRange(0, t.lattice.n)
+	return t
+}
+
+// begin sets the task up, when its edges are known.
+func (t *task) begin() {
+	n := t.lattice.n
+	if t.whole {
+		t.end = ended{Tally{Total: n, Skipped: n}, Done}
+		return
+	}
+	t.state = make([]byte, (n+63)/64*64)
+	t.ready, t.todo = newTree(n), newTree(n)
+	t.history = make(map[int64]history)
+	var taken []box
+	most := int64(0)
+	for _, e := range t.up {
+		taken = append(taken, e.needs)
+		most += e.maxUp // far below overflow: 2^60 at most, and few edges
+	}
+	t.wide = most+1<<t.lattice.dims > int64(stCountMax)
+	if t.wide {
+		t.surplus = make(map[int64]int64)
+	}
+	most = 1 << t.lattice.dims
+	for _, e := range t.down {
+		most = min(most+e.maxDown, directSpread+1)
+	}
+	t.direct = most <= directSpread
+	t.roots = rootBoxes(&t.lattice, taken)
+	t.walk.boxes, t.skipWalk.boxes = t.roots, t.roots
+	t.fresh = countRoots(&t.lattice, t.roots)
+	if t.skips > 0 {
+		t.toSkip = t.countSkippedRoots()
+		t.fresh -= t.toSkip
+	}
+	t.run = newRunning(n, t.fresh)
+}
+
+// release frees what an ended task does not need. Its states stay: dependents and reports ask for them.
+func (t *task) release() {
+	t.ready, t.todo, t.todos, t.toSkip, t.fresh = nil, nil, 0, 0, 0
+	t.retries, t.surplus = retries{}, nil
+}
+
+// countSkippedRoots counts the roots that are skipped.
+func (t *task) countSkippedRoots() int64 {
+	walk, n := rootWalk{boxes: t.roots}, int64(0)
+	step := t.lattice.stride[t.lattice.dims-1]
+	for walk.advance(&t.lattice) {
+		if step == 1 {
+			n += t.skip.countRange(walk.next, walk.rowEnd)
+			continue
+		}
+		for b := walk.next; b < walk.rowEnd; b += step {
+			if t.skip.Get(b) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// isRoot reports whether a block waits for nothing.
+func (t *task) isRoot(block int64) bool {
+	var k point
+	t.lattice.position(block, &k)
+	return t.lattice.first(&k) && !t.touchesUpstream(&k)
+}
+
+// levelCount returns the number of levels.
+func (t *task) levelCount() int {
+	n := 1
+	for _, s := range t.lattice.stride[:t.lattice.dims] {
+		n *= int(s)
+	}
+	return n
+}
+
+// rowLength returns the number of blocks on the last axis.
+func (t *task) rowLength() int64 { return t.lattice.shape[t.lattice.dims-1] }
+
+func (t *task) touchesUpstream(k *point) bool {
+	for _, e := range t.up {
+		inside := true
+		for i := range e.dims {
+			inside = inside && k[i] >= e.needs.lo[i] && k[i] < e.needs.hi[i]
+		}
+		if inside {
+			return true
+		}
+	}
+	return false
+}
+
+// takeFresh takes a block that was never tried: the lowest that became ready, else the next root. -1 if there is none.
+func (t *task) takeFresh() int64 {
+	if block := t.ready.pop(t.state, stReady); block >= 0 {
+		return block
+	}
+	if t.fresh == 0 {
+		return -1
+	}
+	t.fresh--
+	if t.skips == 0 {
+		return t.walk.block(&t.lattice)
+	}
+	for {
+		t.walk.passOver(t.skip, ^uint64(0))
+		if block := t.walk.block(&t.lattice); !t.skip.Get(block) {
+			return block
+		}
+	}
+}
+
+// countBegin counts the attempt of a lease as begun, once.
+func (t *task) countBegin(slot *leaseSlot) {
+	if slot.afterFailure && !slot.began {
+		t.run.began()
+	}
+	slot.began = true
+}
+
+// open makes a block ready that waits for nothing more, or puts it down to be skipped.
+func (t *task) open(block int64) {
+	if t.skips > 0 && t.skip.Get(block) {
+		t.state[block] = stSkipPending
+		t.todo.set(block)
+		t.todos++
+		return
+	}
+	t.state[block] = stReady
+	t.ready.set(block)
+	t.run.open()
+}
+
+// satisfy says that one block that this one waits for has ended well. The first time, the counter begins from arithmetic.
+func (t *task) satisfy(block int64) {
+	st := t.state[block]
+	if st == 0 {
+		t.satisfyFirst(block)
+		return
+	}
+	if st > stCountMax {
+		return // orphaned meanwhile
+	}
+	if st--; st == 0 {
+		t.exhausted(block)
+		return
+	}
+	t.state[block] = st
+}
+
+func (t *task) satisfyFirst(block int64) {
+	t.setCounter(block, t.waitsFor(block)-1)
+}
+
+// setCounter writes how much a block waits for, and opens it at 0.
+func (t *task) setCounter(block, n int64) {
+	switch {
+	case n <= 0:
+		t.open(block)
+	case n > int64(stCountMax):
+		t.surplus[block] = n - int64(stCountMax)
+		t.state[block] = stCountMax
+	default:
+		t.state[block] = byte(n)
+	}
+}
+
+// exhausted is called when the byte of a counter has come to 0.
+func (t *task) exhausted(block int64) {
+	if t.wide {
+		if rest := t.surplus[block]; rest > 0 {
+			delete(t.surplus, block)
+			t.setCounter(block, rest)
+			return
+		}
+	}
+	t.open(block)
+}
+
+// waitsFor returns the number of blocks that a block waits for.
+func (t *task) waitsFor(block int64) int64 {
+	var k point
+	t.lattice.position(block, &k)
+	if t.recount {
+		return t.recounted(&k, block)
+	}
+	n := t.lattice.countWaitsFor(&k)
+	var b box
+	for _, e := range t.up {
+		n += e.upstream(&k, &b)
+	}
+	return n
+}
+
+// orphan marks a waiting block whose dependency failed. If others wait for it they are told by Work.
+func (t *task) orphan(block int64) {
+	if !waits(t.state[block]) {
+		return // orphaned before
+	}
+	if t.wide {
+		delete(t.surplus, block)
+	}
+	t.run.orphan()
+	if len(t.down) == 0 && !t.lattice.levels {
+		t.state[block] = stOrphaned
+		return
+	}
+	t.state[block] = stOrphanPending
+	t.todo.set(block)
+	t.todos++
+}
