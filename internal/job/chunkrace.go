@@ -1,0 +1,480 @@
+package job
+
+import (
+	"fmt"
+	"math/bits"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"example.org/daisy/geom"
+)
+
+// Chunk races. Two blocks that write into one chunk (or shard) read, change and write it as a whole; if they may run at the
+// same time, the changes of one are lost. They may if neither waits for the other.
+//
+// Within a task every question is one of single axes. With levels of stride s per axis (s = 1 without
+// read_write_conflict) two blocks that share a chunk are unordered exactly if two blocks i and i+s of some axis share one:
+//   - Blocks i and i+s, equal on the other axes, are of one level, and those never wait for each other.
+//   - If no such pair shares a chunk, blocks that share one are less than s apart on every axis, so two of one level are the same.
+//     Of different levels, the later one waits for the other: a step to the level before moves an axis, if it moves it, by +1 or
+//     by 1-s within the grid, each axis for itself; every block less than s away with the right offset is reached so, because at
+//     each point at least one of the moves that are left stays inside.
+//
+// Between tasks the downstream block waits for what it reads, for what the blocks between read, and so on: a box of blocks for each
+// path between the tasks, again each axis for itself. The order that levels add to that is left out here, so a race may be
+// seen where levels happen to order the blocks, but none is missed.
+
+// axisScan bounds the positions of one axis that are looked at, from both ends. The pattern of blocks and chunks repeats, so that
+// only an axis of more positions, with a pattern that long, is not judged as a whole.
+const axisScan = 1 << 19
+
+// line is one axis of a task's blocks and of its output array.
+type line struct {
+	begin, step, n     int64 // the total write region's begin; block shape; number of blocks
+	low, high, stride  int64
+	conflict           bool
+	fit                geom.Fit
+	writeEnd           int64 // of the total write region
+	readBegin, readEnd int64 // of the total read region
+	chunk, extent      int64 // of the output array
+}
+
+// span is a half-open interval of voxels, or of positions in a grid.
+type span struct{ begin, end int64 }
+
+func (s span) empty() bool          { return s.begin >= s.end }
+func (s span) and(t span) span      { return span{max(s.begin, t.begin), min(s.end, t.end)} }
+func (s span) contains(t span) bool { return t.empty() || s.begin <= t.begin && t.end <= s.end }
+
+func lines(g *geom.Grid, out *Volume) []line {
+	ls := make([]line, g.Dims())
+	for a := range ls {
+		ls[a] = line{
+			begin: g.TotalWrite().Offset.At(a), step: g.BlockShape().At(a), n: g.Shape().At(a),
+			low: g.ContextLow().At(a), high: g.ContextHigh().At(a), stride: g.LevelStride().At(a), conflict: g.Spec().ReadWriteConflict,
+			fit: g.Spec().Fit, writeEnd: g.TotalWrite().End().At(a),
+			readBegin: g.TotalRead().Offset.At(a), readEnd: g.TotalRead().End().At(a),
+		}
+		if out != nil {
+			// A grid ends below 2^60; what is larger is as good as this, and sums stay within int64.
+			const large = int64(1) << 61
+			ls[a].chunk, ls[a].extent = min(out.Chunks.At(a), large), min(out.Shape.At(a), large)
+		}
+	}
+	return ls
+}
+
+// withStep is the line with another block shape.
+func (l line) withStep(step int64) line {
+	l.step = step
+	extent := l.writeEnd - l.begin
+	l.n = extent / step
+	if l.fit != geom.Valid && extent%step != 0 {
+		l.n++
+	}
+	l.stride = 1
+	if l.conflict {
+		l.stride = max(1, min(l.n, (max(l.low, l.high)+2*step-1)/step))
+	}
+	return l
+}
+
+func (l line) write(i int64) span {
+	s := span{l.begin + i*l.step, l.begin + (i+1)*l.step}
+	if l.fit == geom.Shrink {
+		s.end = min(s.end, l.writeEnd)
+	}
+	return s
+}
+
+func (l line) read(i int64) span {
+	s := span{l.begin + i*l.step - l.low, l.begin + (i+1)*l.step + l.high}
+	if l.fit == geom.Shrink {
+		s = s.and(span{l.readBegin, l.readEnd})
+	}
+	return s
+}
+
+// covered is what all blocks write together.
+func (l line) covered() span {
+	if l.n == 0 {
+		return span{}
+	}
+	return span{l.begin, l.write(l.n - 1).end}
+}
+
+// blocksIn are the positions whose write regions meet s.
+func (l line) blocksIn(s span) span {
+	s = s.and(l.covered())
+	if s.empty() {
+		return span{}
+	}
+	return span{(s.begin - l.begin) / l.step, (s.end-1-l.begin)/l.step + 1}
+}
+
+func (l line) array() span { return span{0, l.extent} }
+
+// hull is the voxels of all chunks that s meets, as far as the array goes.
+func (l line) hull(s span) span {
+	s = s.and(l.array())
+	if s.empty() {
+		return span{}
+	}
+	return span{s.begin / l.chunk * l.chunk, ((s.end-1)/l.chunk + 1) * l.chunk}.and(l.array())
+}
+
+// race is the first position i whose block shares a chunk with that at i+stride.
+func (l line) race() (int64, bool) {
+	if l.n <= l.stride {
+		return 0, false
+	}
+	// The last voxel of block i is at last + i*step, the first of block i+stride is gap further; both must lie in the array
+	// and in one chunk.
+	last, gap := l.begin+l.step-1, (l.stride-1)*l.step+1
+	from, to := int64(0), l.n-1-l.stride
+	if last < 0 {
+		from = (-last + l.step - 1) / l.step
+	}
+	if room := l.extent - 1 - gap - last; room < 0 {
+		return 0, false
+	} else {
+		to = min(to, room/l.step)
+	}
+	most := l.chunk - 1 - gap // the highest place of the first voxel within its chunk
+	if from > to || most < 0 {
+		return 0, false
+	}
+	at := (last + from*l.step) % l.chunk
+	if at <= most {
+		return from, true
+	}
+	x, ok := firstMultiple(uint64(l.step), uint64(l.chunk), uint64(l.chunk-at), uint64(l.chunk-at+most))
+	if !ok || x > uint64(to-from) {
+		return 0, false
+	}
+	return from + int64(x), true
+}
+
+// firstMultiple is the smallest x ≥ 0 with low ≤ a·x mod m ≤ high, where 0 ≤ low ≤ high < m < 2^63: Euclid's algorithm on the
+// interval, in O(log m).
+func firstMultiple(a, m, low, high uint64) (uint64, bool) {
+	if low == 0 {
+		return 0, true
+	}
+	if a %= m; a == 0 {
+		return 0, false
+	}
+	if x := (low + a - 1) / a; x*a <= high {
+		return x, true
+	}
+	// No multiple of a lies in [low, high], so the interval is shorter than a; find the first turn y of m for which one lies
+	// in [m·y+low, m·y+high].
+	y, ok := firstMultiple(m%a, a, (a-high%a)%a, (a-low%a)%a)
+	if !ok {
+		return 0, false
+	}
+	hi, lo := bits.Mul64(m, y)
+	lo, carry := bits.Add64(lo, low+a-1, 0)
+	x, _ := bits.Div64(hi+carry, lo, a)
+	return x, true
+}
+
+// safeStep is the smallest block shape from the present one on that satisfies safe; false if there is none. Where more than tries
+// would have to be tried, it is one that satisfies it for certain: a multiple of the chunk, or one block for all.
+func (l line) safeStep(tries int64, safe func(line) bool) (int64, bool) {
+	most := max(l.step, l.writeEnd-l.begin)
+	for step := l.step; step < most && tries > 0; step++ {
+		if safe(l.withStep(step)) {
+			return step, true
+		}
+		tries--
+	}
+	whole := (l.step + l.chunk - 1) / l.chunk * l.chunk
+	if tries == 0 && whole < most && safe(l.withStep(whole)) {
+		return whole, true
+	}
+	return most, safe(l.withStep(most))
+}
+
+// chunkRaces looks at each task with an output, and at each two with one output. Errors are *Error.
+func chunkRaces(tasks []Task) []error {
+	var errs []error
+	files := make([]string, len(tasks)) // what two outputs have in common if they are one array
+	for i, t := range tasks {
+		if t.Grid == nil || t.Grid.Len() == 0 || t.Output == nil || t.ChunkRace || t.Output.Shape.Dims() != t.Grid.Dims() {
+			continue
+		}
+		files[i] = t.Output.Path
+		if real, err := filepath.EvalSymlinks(files[i]); err == nil {
+			files[i] = real
+		}
+		if text := raceWithin(&t); text != "" {
+			errs = append(errs, &Error{At: i, Task: t.ID, Key: "output", Text: text})
+		}
+		for k := range i {
+			if files[k] != files[i] || !slices.Equal(tasks[k].Output.Axes, t.Output.Axes) || tasks[k].Output.Chunks != t.Output.Chunks {
+				continue
+			}
+			if text := raceBetween(tasks, k, i); text != "" {
+				errs = append(errs, &Error{At: i, Task: t.ID, Key: "output", Text: text})
+			}
+		}
+	}
+	return errs
+}
+
+const allowRace = `or chunk_race = "allow" if the blocks never write a shared chunk`
+
+// raceWithin describes a race of two blocks of one task, "" if there is none.
+func raceWithin(t *Task) string {
+	ls := lines(t.Grid, t.Output)
+	first, second, found := racingBlocks(ls)
+	if !found {
+		return ""
+	}
+	text := fmt.Sprintf("%s and %s may run at the same time, as neither waits for the other, and both write the %s %s of %s; the smallest safe block shape is %s",
+		blockText(t.Grid, first), blockText(t.Grid, second), unitOf(t.Output), sharedChunk(ls, ls, first, second), t.Output.Path, list(safeShape(ls)))
+	for _, l := range ls {
+		if l.begin%l.chunk != 0 {
+			text += fmt.Sprintf(" (the total write region begins at %v, within a %s of shape %v)", t.Grid.TotalWrite().Offset, unitOf(t.Output), t.Output.Chunks)
+			break
+		}
+	}
+	return text + ", " + allowRace
+}
+
+// racingBlocks finds the positions of two unordered blocks of one task that share a chunk.
+func racingBlocks(ls []line) (first, second []int64, found bool) {
+	first, second = make([]int64, len(ls)), make([]int64, len(ls))
+	for a, l := range ls { // on the other axes both blocks are at the first position that writes into the array
+		in := l.blocksIn(l.array())
+		if in.empty() {
+			return nil, nil, false
+		}
+		first[a], second[a] = in.begin, in.begin
+	}
+	for a, l := range ls {
+		if i, found := l.race(); found {
+			first[a], second[a] = i, i+l.stride
+			return first, second, true
+		}
+	}
+	return nil, nil, false
+}
+
+// safeShape is the smallest block shape, from the present one on, without a race within the task.
+func safeShape(ls []line) []int64 {
+	safe := make([]int64, len(ls))
+	for a, l := range ls { // one block for all never races with itself, so that there always is one
+		safe[a], _ = l.safeStep(1<<16, func(m line) bool { _, races := m.race(); return !races })
+	}
+	return safe
+}
+
+// A pair is two unordered blocks of two tasks, by position, that share a chunk. paths lead from the first to the second; without
+// any the tasks are unrelated.
+type pair struct {
+	up, down int
+	p, q     []int64
+	paths    []path
+}
+
+// racingPair finds such blocks of the tasks at two positions.
+func racingPair(tasks []Task, first, second int) (pair, bool) {
+	r := pair{up: first, down: second, paths: pathsBetween(tasks, first, second)}
+	if len(r.paths) == 0 {
+		if r.paths = pathsBetween(tasks, second, first); len(r.paths) > 0 {
+			r.up, r.down = second, first
+		}
+	}
+	us, ds := lines(tasks[r.up].Grid, tasks[r.up].Output), lines(tasks[r.down].Grid, tasks[r.down].Output)
+	// Two blocks that write into the first chunk that both tasks write into.
+	r.p, r.q = make([]int64, len(us)), make([]int64, len(us))
+	for a := range us {
+		both := us[a].hull(us[a].covered()).and(ds[a].hull(ds[a].covered()))
+		if both.empty() {
+			return r, false
+		}
+		chunk := us[a].hull(span{both.begin, both.begin + 1})
+		r.p[a], r.q[a] = us[a].blocksIn(chunk).begin, ds[a].blocksIn(chunk).begin
+	}
+	for k, path := range r.paths {
+		axis, i, j := path.uncovered(us, ds)
+		if axis < 0 {
+			return r, false
+		}
+		if k == 0 {
+			r.p[axis], r.q[axis] = i, j
+		}
+	}
+	return r, true
+}
+
+// raceBetween describes a race of a block of one task with one of another, "" if there is none.
+func raceBetween(tasks []Task, first, second int) string {
+	r, found := racingPair(tasks, first, second)
+	if !found {
+		return ""
+	}
+	up, down := &tasks[r.up], &tasks[r.down]
+	us, ds := lines(up.Grid, up.Output), lines(down.Grid, down.Output)
+	remedy := fmt.Sprintf("no block shape is safe, so let one task come after the other (after = [%q]), give each an output of its own", tasks[first].ID)
+	if len(r.paths) > 0 {
+		remedy = fmt.Sprintf("no block shape is safe, so let task %q read all of the chunks that it writes into, give each an output of its own", down.ID)
+		if safe, ok := safeShapeAfter(r.paths[0], us, ds); ok {
+			remedy = fmt.Sprintf("the smallest safe block shape of task %q is %s", down.ID, list(safe))
+		}
+	}
+	return fmt.Sprintf("%s of task %q and %s of task %q may run at the same time, as neither waits for the other, and both write the %s %s of %s; %s, %s",
+		blockText(up.Grid, r.p), up.ID, blockText(down.Grid, r.q), down.ID, unitOf(up.Output), sharedChunk(us, ds, r.p, r.q), up.Output.Path, remedy, allowRace)
+}
+
+// safeShapeAfter is the smallest shape of downstream blocks, from the present one on, whose blocks wait by way of the path for all
+// that they share a chunk with, and do not race with each other; false if there is none.
+func safeShapeAfter(w path, up, down []line) ([]int64, bool) {
+	safe := make([]int64, len(down))
+	for a := range down {
+		var ok bool
+		safe[a], ok = down[a].safeStep(max(1, axisScan/down[a].n), func(m line) bool {
+			_, races := m.race()
+			_, _, bad := w.axisUncovered(a, up[a], m)
+			return !races && !bad
+		})
+		if !ok {
+			return nil, false
+		}
+	}
+	return safe, true
+}
+
+// path is the tasks between an upstream and a downstream task, nearest to the downstream one first: their lines by axis.
+type path [][]line
+
+// pathsBetween returns up to 64 chains of tasks that lead from task down to task up; none if it is not downstream of it.
+func pathsBetween(tasks []Task, up, down int) []path {
+	const most = 64
+	var paths []path
+	at := map[string]int{}
+	for i, t := range tasks {
+		at[t.ID] = i
+	}
+	leads := map[int]bool{up: true} // memo: whether up is upstream of a task
+	onWay := map[int]bool{}
+	var isUpstream func(int) bool
+	isUpstream = func(i int) bool {
+		if known, ok := leads[i]; ok {
+			return known
+		}
+		if onWay[i] {
+			return false // a cycle, reported elsewhere
+		}
+		onWay[i] = true
+		defer delete(onWay, i)
+		for _, name := range tasks[i].After {
+			if k, ok := at[name]; ok && isUpstream(k) {
+				leads[i] = true
+				return true
+			}
+		}
+		leads[i] = false
+		return false
+	}
+	var walk func(i int, between path, depth int)
+	walk = func(i int, between path, depth int) {
+		if len(paths) == most || depth > len(tasks) {
+			return
+		}
+		for _, name := range tasks[i].After {
+			k, ok := at[name]
+			switch {
+			case !ok || !isUpstream(k):
+			case k == up:
+				paths = append(paths, slices.Clone(between))
+			case tasks[k].Grid != nil && tasks[k].Grid.Dims() == tasks[down].Grid.Dims():
+				walk(k, append(between[:len(between):len(between)], lines(tasks[k].Grid, nil)), depth+1)
+			}
+		}
+	}
+	if up != down {
+		walk(down, nil, 0)
+	}
+	return paths
+}
+
+// uncovered finds an axis and two positions on it, of up and of down, that share a chunk although the downstream block does not
+// wait for the upstream one by way of this path; axis -1 if there are none.
+func (w path) uncovered(up, down []line) (axis int, i, j int64) {
+	for a := range down {
+		if i, j, bad := w.axisUncovered(a, up[a], down[a]); bad {
+			return a, i, j
+		}
+	}
+	return -1, 0, 0
+}
+
+func (w path) axisUncovered(axis int, up, down line) (i, j int64, bad bool) {
+	in := down.blocksIn(down.array())
+	for j := in.begin; j < in.end; j++ {
+		if j == in.begin+axisScan && in.end-j > axisScan {
+			j = in.end - axisScan
+		}
+		sharing := up.blocksIn(down.hull(down.write(j)))
+		if sharing.empty() {
+			continue
+		}
+		reach := down.read(j)
+		for _, between := range w {
+			l := between[axis]
+			blocks := l.blocksIn(reach)
+			if blocks.empty() {
+				reach = span{}
+				break
+			}
+			reach = span{l.read(blocks.begin).begin, l.read(blocks.end - 1).end}
+		}
+		waits := up.blocksIn(reach)
+		if waits.contains(sharing) && !waits.empty() {
+			continue
+		}
+		if waits.empty() || sharing.begin < waits.begin {
+			return sharing.begin, j, true
+		}
+		return sharing.end - 1, j, true
+	}
+	return 0, 0, false
+}
+
+func unitOf(v *Volume) string {
+	if v.Sharded {
+		return "shard"
+	}
+	return "chunk"
+}
+
+func blockText(g *geom.Grid, index []int64) string {
+	at, err := geom.CoordOf(index)
+	if err != nil {
+		return fmt.Sprint(index)
+	}
+	return fmt.Sprintf("block %v, writing %v,", at, g.WriteRoi(g.Flat(at)))
+}
+
+// sharedChunk is the first chunk that two blocks share, by its position in the array's grid of chunks.
+func sharedChunk(us, ds []line, p, q []int64) string {
+	at := make([]int64, len(us))
+	for a := range at {
+		both := us[a].hull(us[a].write(p[a])).and(ds[a].hull(ds[a].write(q[a])))
+		at[a] = both.begin / us[a].chunk
+	}
+	return "(" + strings.Trim(list(at), "[]") + ")"
+}
+
+func list(v []int64) string {
+	parts := make([]string, len(v))
+	for i := range v {
+		parts[i] = strconv.FormatInt(v[i], 10)
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}

@@ -1,0 +1,317 @@
+package job
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"example.org/daisy/geom"
+)
+
+// graph is the brute-force model: all blocks of all tasks, and what each waits for, directly and by way of others.
+type graph struct {
+	tasks []Task
+	first []int // number of the first block of each task
+	waits [][]bool
+}
+
+func newGraph(tasks []Task) *graph {
+	g := &graph{tasks: tasks}
+	at, n := map[string]int{}, 0
+	for i, t := range tasks {
+		at[t.ID] = i
+		g.first = append(g.first, n)
+		n += int(t.Grid.Len())
+	}
+	direct := make([][]int, n)
+	for i, t := range tasks {
+		for b := range t.Grid.Len() {
+			v := g.first[i] + int(b)
+			t.Grid.LevelUpstream(b, func(up int64) bool {
+				direct[v] = append(direct[v], g.first[i]+int(up))
+				return true
+			})
+			for _, name := range t.After {
+				k := at[name]
+				for c := range tasks[k].Grid.Len() {
+					if tasks[k].Grid.WriteRoi(c).Intersects(t.Grid.ReadRoi(b)) {
+						direct[v] = append(direct[v], g.first[k]+int(c))
+					}
+				}
+			}
+		}
+	}
+	g.waits = make([][]bool, n)
+	for v := range n {
+		seen := make([]bool, n)
+		stack := []int{v}
+		for len(stack) > 0 {
+			u := stack[len(stack)-1]
+			stack = stack[:len(stack)-1]
+			for _, w := range direct[u] {
+				if !seen[w] {
+					seen[w] = true
+					stack = append(stack, w)
+				}
+			}
+		}
+		g.waits[v] = seen
+	}
+	return g
+}
+
+func (g *graph) ordered(i int, b int64, k int, c int64) bool {
+	v, w := g.first[i]+int(b), g.first[k]+int(c)
+	return g.waits[v][w] || g.waits[w][v]
+}
+
+// shareChunk goes through the chunks of the array one by one.
+func shareChunk(out *Volume, a, b geom.Roi) bool {
+	n := out.Shape.Dims()
+	at := geom.Fill(n, 0)
+	var visit func(axis int) bool
+	visit = func(axis int) bool {
+		if axis == n {
+			chunk := geom.Roi{Offset: at, Shape: out.Chunks}.Intersect(geom.Roi{Offset: geom.Fill(n, 0), Shape: out.Shape})
+			return chunk.Intersects(a) && chunk.Intersects(b)
+		}
+		for v := int64(0); v < out.Shape.At(axis); v += out.Chunks.At(axis) {
+			at = at.With(axis, v)
+			if visit(axis + 1) {
+				return true
+			}
+		}
+		return false
+	}
+	return visit(0)
+}
+
+// races tells whether two blocks, one of each task, share a chunk and are not ordered.
+func (g *graph) races(i, k int) bool {
+	for b := range g.tasks[i].Grid.Len() {
+		for c := range g.tasks[k].Grid.Len() {
+			if (i != k || b != c) && g.racingPair(i, b, k, c) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (g *graph) racingPair(i int, b int64, k int, c int64) bool {
+	return !g.ordered(i, b, k, c) && shareChunk(g.tasks[i].Output, g.tasks[i].Grid.WriteRoi(b), g.tasks[k].Grid.WriteRoi(c))
+}
+
+// drawGrid makes a grid of up to a few blocks an axis, anywhere around the origin.
+func drawGrid(t *rapid.T, dims int, longest int64, levels bool) *geom.Grid {
+	for {
+		var offset, extent, shape, low, high geom.Coordinate
+		offset = geom.Fill(dims, 0)
+		extent, shape, low, high = offset, offset, offset, offset
+		for a := range dims {
+			offset = offset.With(a, rapid.Int64Range(-5, 8).Draw(t, "begin"))
+			extent = extent.With(a, rapid.Int64Range(1, longest).Draw(t, "extent"))
+			shape = shape.With(a, rapid.Int64Range(1, 6).Draw(t, "shape"))
+			low = low.With(a, rapid.Int64Range(0, 7).Draw(t, "low"))
+			high = high.With(a, rapid.Int64Range(0, 7).Draw(t, "high"))
+		}
+		if rapid.Bool().Draw(t, "no context") {
+			low, high = geom.Fill(dims, 0), geom.Fill(dims, 0)
+		}
+		write := geom.Roi{Offset: geom.Fill(dims, 0), Shape: shape}
+		g, err := geom.NewGrid(geom.GridSpec{
+			TotalRead: geom.Roi{Offset: offset, Shape: extent}.Grow(low, high), Read: write.Grow(low, high), Write: write,
+			Fit: geom.Fit(rapid.IntRange(0, 2).Draw(t, "fit")), ReadWriteConflict: levels && rapid.Bool().Draw(t, "conflict"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Len() > 0 {
+			return g
+		}
+	}
+}
+
+func drawVolume(t *rapid.T, dims int, longest int64) *Volume {
+	v := &Volume{Path: "/out", Shape: geom.Fill(dims, 0), Chunks: geom.Fill(dims, 0)}
+	for a := range dims {
+		v.Shape = v.Shape.With(a, rapid.Int64Range(1, longest+8).Draw(t, "array"))
+		v.Chunks = v.Chunks.With(a, rapid.Int64Range(1, 12).Draw(t, "chunk"))
+	}
+	return v
+}
+
+func TestARaceWithinATaskIsFoundExactlyIfABruteForceFindsOne(t *testing.T) {
+	longest := []int64{0, 40, 12, 7}
+	rapid.Check(t, func(t *rapid.T) {
+		dims := rapid.IntRange(1, 3).Draw(t, "dims")
+		task := Task{ID: "a", Grid: drawGrid(t, dims, longest[dims], true), Output: drawVolume(t, dims, longest[dims])}
+		g := newGraph([]Task{task})
+		ls := lines(task.Grid, task.Output)
+		p, q, found := racingBlocks(ls)
+		if want := g.races(0, 0); found != want {
+			t.Fatalf("found a race: %v (%v and %v), brute force: %v", found, p, q, want)
+		}
+		if !found {
+			return
+		}
+		b, c := task.Grid.Flat(geom.Coord(p...)), task.Grid.Flat(geom.Coord(q...))
+		if b < 0 || c < 0 || !g.racingPair(0, b, 0, c) {
+			t.Fatalf("blocks %v and %v do not race", p, q)
+		}
+		races := func(shape []int64) bool {
+			spec := task.Grid.Spec()
+			write := geom.Roi{Offset: geom.Fill(dims, 0), Shape: geom.Coord(shape...)}
+			spec.Write, spec.Read = write, write.Grow(task.Grid.ContextLow(), task.Grid.ContextHigh())
+			grid, err := geom.NewGrid(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return newGraph([]Task{{ID: "a", Grid: grid, Output: task.Output}}).races(0, 0)
+		}
+		safe := safeShape(ls)
+		if races(safe) {
+			t.Fatalf("block shape %v is said to be safe and is not", safe)
+		}
+		for a := range safe {
+			smaller := append([]int64(nil), safe...)
+			if smaller[a]--; smaller[a] >= task.Grid.BlockShape().At(a) && !races(smaller) {
+				t.Fatalf("block shape %v is said to be the smallest safe one, but %v is safe", safe, smaller)
+			}
+		}
+	})
+}
+
+// drawTasks makes two tasks with one output, perhaps with others between them.
+func drawTasks(t *rapid.T, levels bool) []Task {
+	dims := rapid.IntRange(1, 2).Draw(t, "dims")
+	longest := []int64{0, 30, 9}[dims]
+	out := drawVolume(t, dims, longest)
+	task := func(id string, after ...string) Task {
+		return Task{ID: id, After: after, Grid: drawGrid(t, dims, longest, levels)}
+	}
+	var tasks []Task
+	switch rapid.SampledFrom([]string{"apart", "chain", "long chain", "backwards", "diamond"}).Draw(t, "form") {
+	case "apart":
+		tasks = []Task{task("a"), task("b"), task("m")}
+	case "chain":
+		tasks = []Task{task("a"), task("b", "a")}
+	case "long chain":
+		tasks = []Task{task("a"), task("b", "m"), task("m", "a")}
+	case "backwards":
+		tasks = []Task{task("a", "b"), task("b")}
+	case "diamond":
+		tasks = []Task{task("a"), task("b", "m", "n"), task("m", "a"), task("n", "a")}
+	}
+	tasks[0].Output, tasks[1].Output = out, out
+	return tasks
+}
+
+func TestARaceBetweenTasksIsFoundExactlyIfABruteForceFindsOneWithoutLevels(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tasks := drawTasks(t, false)
+		g := newGraph(tasks)
+		r, found := racingPair(tasks, 0, 1)
+		want := g.races(0, 1)
+		if want && !found || found && !want && len(r.paths) < 2 {
+			t.Fatalf("found a race: %v (%v and %v), brute force: %v", found, r.p, r.q, want)
+		}
+		if !found || len(r.paths) > 1 {
+			return
+		}
+		b, c := tasks[r.up].Grid.Flat(geom.Coord(r.p...)), tasks[r.down].Grid.Flat(geom.Coord(r.q...))
+		if b < 0 || c < 0 || !g.racingPair(r.up, b, r.down, c) {
+			t.Fatalf("blocks %v and %v do not race", r.p, r.q)
+		}
+	})
+}
+
+func TestNoRaceBetweenTasksIsMissedWithLevels(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tasks := drawTasks(t, true)
+		if _, found := racingPair(tasks, 0, 1); !found && newGraph(tasks).races(0, 1) {
+			t.Fatal("a race was missed")
+		}
+	})
+}
+
+func TestTheFirstMultipleInAnIntervalIsThatOfASearch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := rapid.Uint64Range(1, 200).Draw(t, "m")
+		a := rapid.Uint64Range(0, 300).Draw(t, "a")
+		low := rapid.Uint64Range(0, m-1).Draw(t, "low")
+		high := rapid.Uint64Range(low, m-1).Draw(t, "high")
+		got, ok := firstMultiple(a, m, low, high)
+		for x := range m + 1 {
+			if v := a * x % m; low <= v && v <= high {
+				if !ok || got != x {
+					t.Fatalf("got %d %v, want %d", got, ok, x)
+				}
+				return
+			}
+		}
+		if ok {
+			t.Fatalf("got %d, want none", got)
+		}
+	})
+}
+
+// A grid of 10^12 blocks costs no more than one of ten.
+func TestRacesInHugeGridsAreFoundAtOnce(t *testing.T) {
+	for _, test := range []struct{ begin, step, chunk, want int64 }{
+		{0, 64, 64, -1},
+		{0, 65, 64, 0},
+		{1, 64, 64, 0},
+		{0, 1 << 20, 1<<40 + 1, 0},
+		{0, 1<<20 + 1, 1 << 20, 0},
+		{1, 999_999_999_999, 1_000_000_000_000, 1},
+		{0, 64, 1 << 62, 0},
+	} {
+		t.Run(fmt.Sprintf("%d+%d/%d", test.begin, test.step, test.chunk), func(t *testing.T) {
+			large := int64(1) << 55
+			block := geom.Roi{Offset: geom.Coord(0), Shape: geom.Coord(test.step)}
+			g, err := geom.NewGrid(geom.GridSpec{TotalRead: geom.Roi{Offset: geom.Coord(test.begin), Shape: geom.Coord(large)}, Read: block, Write: block, Fit: geom.Shrink})
+			if err != nil {
+				t.Fatal(err)
+			}
+			task := Task{ID: "a", Grid: g, Output: &Volume{Path: "/out", Shape: geom.Coord(1 << 62), Chunks: geom.Coord(test.chunk)}}
+			p, _, found := racingBlocks(lines(g, task.Output))
+			got := int64(-1)
+			if found {
+				got = p[0]
+			}
+			if got != test.want {
+				t.Errorf("first race at block %d, want %d", got, test.want)
+			}
+			after := task
+			after.ID, after.After = "b", []string{"a"}
+			tasks := []Task{task, after}
+			if errs := chunkRaces(tasks); (len(errs) > 0) != (test.want >= 0) {
+				t.Errorf("races %v", errs)
+			}
+		})
+	}
+}
+
+func TestChunkRaceAllowSilencesTheCheck(t *testing.T) {
+	block := geom.Roi{Offset: geom.Coord(0), Shape: geom.Coord(10)}
+	g, err := geom.NewGrid(geom.GridSpec{TotalRead: geom.Roi{Offset: geom.Coord(0), Shape: geom.Coord(100)}, Read: block, Write: block})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &Volume{Path: "/out", Shape: geom.Coord(100), Chunks: geom.Coord(64)}
+	tasks := []Task{{ID: "a", Grid: g, Output: out}, {ID: "b", Grid: g, Output: out}}
+	errs := chunkRaces(tasks)
+	if len(errs) != 3 { // each within itself, and both with each other
+		t.Fatalf("got %d errors, want 3: %v", len(errs), errs)
+	}
+	if text := errs[1].Error(); !strings.Contains(text, `task "a" and block (0), writing [0:10], of task "b"`) && !strings.Contains(errs[2].Error(), `of task "b"`) {
+		t.Errorf("no error names both tasks: %v", errs)
+	}
+	tasks[0].ChunkRace = true
+	if errs := chunkRaces(tasks); len(errs) != 1 {
+		t.Errorf("got %v, want the race of task b alone", errs)
+	}
+}

@@ -1,0 +1,109 @@
+package jobfile
+
+import (
+	"strconv"
+	"time"
+
+	"example.org/daisy/geom"
+	"example.org/daisy/internal/job"
+	"example.org/daisy/internal/units"
+)
+
+// maxDims is the largest number of axes.
+const maxDims = geom.MaxDims
+
+// A Key is one key of the job file. The table of all keys drives the messages about unknown ones and is compared with
+// docs/job-file.md.
+type Key struct {
+	// Table is "run", "task", or the name of a form that values have: "block", "context", "region", "command", "amounts".
+	Table string
+	Name  string
+	// Type and Default are as the documentation has them; a Default of "" means that the key has none.
+	Type, Default string
+	Meaning       string
+	// Instead says what to use in place of a key that is not in this version; "" for those that are.
+	Instead string
+}
+
+// Keys are all keys, in reading order.
+func Keys() []Key {
+	d := job.Defaults
+	span := func(v time.Duration) string { return strconv.Quote(units.WriteDuration(v)) }
+	number := func(n int) string { return strconv.Itoa(n) }
+	return []Key{
+		{"run", "name", "string", "name of the file", "Name of the run, which begins the name of its run directory: letters a-z and A-Z, digits, `_`, `-`, `.`, at most 64.", ""},
+		{"run", "launcher", "string", strconv.Quote(d.Launcher), "`\"local\"`: workers are processes on this machine. `\"serial\"`: one process, one block at a time, stops at the first failure.", ""},
+		{"run", "directory", "path", strconv.Quote(d.Directory), "Folder in which run directories are made.", ""},
+		{"run", "tracking", "path", "none", "Folder that keeps done marks, one group for each task, so that a new run skips what is done.", ""},
+		{"run", "resources", "amounts", "all of the machine", "What the workers of the run may use together.", ""},
+		{"run", "grace", "duration", span(d.Grace), "What running blocks get to end when the run is stopped or their task is abandoned.", ""},
+		{"run", "max_failures", "integer", "no limit", "The run stops once this many blocks have failed for good.", ""},
+		{"run", "listen", "string", strconv.Quote(d.Listen), "Address of this machine on which the coordinator listens: `\"localhost\"`, `\"127.0.0.1\"` or `\"::1\"`.", ""},
+		{"run", "addresses", "list of strings", "none", "Addresses (`\"host\"` or `\"host:port\"`) that workers try first, in this order.", ""},
+		{"run", "port", "integer or string", "any free port", "Port on which the coordinator listens, or a range of ports such as `\"7000-7100\"`.", ""},
+		{"run", "reconnect_grace", "duration", span(d.ReconnectGrace), "A worker whose connection closed and is not back within this time is suspect: it gets no new blocks.", ""},
+		{"run", "heartbeat_timeout", "duration", span(d.HeartbeatTimeout), "A worker without a heartbeat for this long is suspect.", ""},
+		{"run", "hint_after", "duration", span(d.HintAfter), "The blocks of a suspect go out again after this silence if the launcher, too, has signs of its end.", ""},
+		{"run", "abandon_after", "duration", `"2m"`, "The blocks of a suspect go out again after this silence in any case.", ""},
+		{"run", "idle_timeout", "duration", `"5s"`, "How long a worker without work stays while nobody else needs its share of the resources.", ""},
+		{"run", "on_end", "command", "", "A command at the end of the run.", `run it after daisy-submit, which waits for the end ("daisy-submit run job.toml; mail …")`},
+
+		{"task", "id", "string", "required", "Name of the task: letters a-z and A-Z, digits, `_`, `-`, `.`, at most 64; unique in the file, also when case is ignored.", ""},
+		{"task", "after", "list of strings", "none", "Upstream tasks: a block waits for those of their blocks that write into what it reads.", ""},
+		{"task", "array", "path", "none", "An array (Zarr v2 or v3, N5) or OME-Zarr image on disk; its whole extent is the total write region, and reads may stick out.", ""},
+		{"task", "array_is", "string", `"write"`, "`\"read\"`: the extent of `array` is the total read region instead, and what is written is smaller by the context.", ""},
+		{"task", "axes", "list of strings", "all, or the space axes of OME-Zarr", "Names of the axes of `array` that blocks cover, in the order in which blocks have them.", ""},
+		{"task", "total", "region", "none", "The total read region. Exactly one of `array`, `total` and `total_write` is needed.", ""},
+		{"task", "total_write", "region", "none", "The total write region; reads stick out of it by the context.", ""},
+		{"task", "block", "block", "required", "Shape and context of a block; or give `read_roi` and `write_roi`.", ""},
+		{"task", "read_roi", "region", "none", "What one block reads, in place of `block` and with `write_roi`. Only the shapes count and how the two lie to each other.", ""},
+		{"task", "write_roi", "region", "none", "What that block writes; it lies inside `read_roi`.", ""},
+		{"task", "fit", "string", strconv.Quote(geom.Valid.String()), "At the end of an axis: `\"valid\"` has only blocks that are wholly inside, with `\"overhang\"` blocks stick out, with `\"shrink\"` they are clipped.", ""},
+		{"task", "read_write_conflict", "boolean", "true", "Blocks of this task that run at the same time never read what the other writes. `false`: all may run at once.", ""},
+		{"task", "run", "command", "required", "The code that runs a block.", ""},
+		{"task", "check", "command", "none", "A command that finds out whether a block is done already, before it is run: exit 0 = done, 1 = run it, anything else is a failed attempt.", ""},
+		{"task", "output", "path", "none", "The array that blocks write, which must be there when the run starts: its chunks (shards) are checked against the blocks.", ""},
+		{"task", "chunk_race", "string", `"deny"`, "`\"allow\"`: no error if two blocks that may run at the same time write into one chunk of `output`.", ""},
+		{"task", "requires", "amounts", "{ cpu = 1 }", "What one slot needs while it runs a block; `cpu = 1` unless it is given.", ""},
+		{"task", "max_workers", "integer", "no limit", "How many blocks of this task run at once, at most: it counts slots.", ""},
+		{"task", "slots", "integer", number(d.Slots), "How many blocks one worker runs at once. A worker takes slots × requires of the resources.", ""},
+		{"task", "max_blocks_per_worker", "integer", "no limit", "A worker leaves after so many blocks and a new one takes its place.", ""},
+		{"task", "priority", "integer", "0", "Tasks of higher priority get free resources first; of equal priority, the one further downstream.", ""},
+		{"task", "timeout", "duration", span(d.Timeout), "A block that takes longer is killed, which is a failed attempt. `\"0s\"`: no timeout.", ""},
+		{"task", "max_retries", "integer", number(d.MaxRetries), "How often a block is tried again after it failed, timed out or ran out of memory.", ""},
+		{"task", "retry_backoff", "duration", `"0s"`, "Pause before the first retry of a block, doubled for each further one, with some jitter. `\"0s\"`: a retry goes first.", ""},
+		{"task", "max_lost", "integer", number(d.MaxLost), "A block fails when a worker that ran it has died by itself this many times.", ""},
+		{"task", "max_worker_restarts", "integer", number(d.MaxWorkerRestarts), "The task starts no more workers after this many in a row ended by themselves before a block came back.", ""},
+		{"task", "env", "table of strings", "none", "Variables that are added to the environment of the code: `{ NAME = \"value\" }`. Names that begin with `DAISY_` are taken.", ""},
+		{"task", "skip_mask", "path", "none", "A `.npy` file of bool or uint8 with the shape of the grid of blocks: blocks that are not 0 in it are skipped in this run.", ""},
+		{"task", "resource_tracking", "boolean", "", "Keep time and memory of each block.", "stats.json has the times of blocks and the peak memory of workers"},
+		{"task", "enforce_memory", "boolean", "", "Kill blocks above their memory.", `limit the memory in the command itself ("ulimit -v" in a shell, "systemd-run --scope")`},
+		{"task", "slurm", "table", "", "Options of Slurm.", `use launcher = "local" inside one Slurm job of your own and take the table out`},
+
+		{"block", "shape", "list of integers", "required", "What a block writes, one extent of 1 or more for each of 1 to 6 axes.", ""},
+		{"block", "context", "integer, list or context", "0", "What a block reads beyond that: the same on all sides, one number for each axis, or a context table.", ""},
+		{"context", "low", "integer or list", "0", "Before the begin, on all axes or for each.", ""},
+		{"context", "high", "integer or list", "0", "After the end, on all axes or for each.", ""},
+		{"region", "offset", "list of integers", "required", "Where it begins, one number for each axis.", ""},
+		{"region", "shape", "list of integers", "required", "Its extents, 1 or more.", ""},
+		{"command", "command", "list of strings", "none", "A program and its arguments, started for each block.", ""},
+		{"command", "stream", "list of strings", "none", "Only in `run`: a program and its arguments, started once for each slot; blocks come on its standard input.", ""},
+		{"command", "python", "string", "", "A Python function.", `use { command = ["python", "script.py"] } or { stream = ["python", "script.py"] }`},
+		{"command", "daisy", "list of strings", "", "A daisy 2 worker script.", "use { command = [..] } or { stream = [..] }"},
+		{"amounts", "cpu", "number", "none", "Cores; thousandths are possible (`0.5`).", ""},
+		{"amounts", "memory", "size", "none", "Memory.", ""},
+		{"amounts", "gpu", "integer", "none", "GPUs. They are numbered, and each slot sees its own.", ""},
+		{"amounts", "any other name", "number", "none", "Something else of which there is a limited number, such as licences; it must be in the resources of the run.", ""},
+	}
+}
+
+// keysOf are the keys of a table by name.
+func keysOf(name string) map[string]Key {
+	keys := map[string]Key{}
+	for _, k := range Keys() {
+		if k.Table == name {
+			keys[k.Name] = k
+		}
+	}
+	return keys
+}
