@@ -3,7 +3,7 @@
 // A launcher starts worker processes on request, watches how they end, and ends them when told to. It knows nothing of
 // blocks: the coordinator says how many workers it wants and a launcher says what became of each. The launchers are
 // launcher/local (child processes of the coordinator) and, in the library and for serial runs, workers that are
-// goroutines. All pass the conformance suite of launcher/launchertest.
+// goroutines. Those that start processes pass the conformance suite of launcher/launchertest.
 package launcher
 
 import (
@@ -73,7 +73,8 @@ type Request struct {
 	// Argv is the program with its arguments; Argv[0] is an absolute path.
 	Argv []string
 	// Env is the whole environment ("K=V"); the launcher adds DAISY_TAG, DAISY_ELEMENT and DAISY_GPUS (a comma list of
-	// the devices of this worker, absent without GPUs).
+	// the devices of this worker, absent without GPUs), and a variable of its own beginning with DAISY_ by which it finds
+	// what a worker left behind: a worker hands its environment on to what it starts.
 	Env []string
 	// Dir is the working directory, absolute.
 	Dir string

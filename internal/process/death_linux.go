@@ -1,0 +1,33 @@
+package process
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// attributes of every child: a group of its own, and death together with the thread that forked it (see Spawner).
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+func threadID() int { return unix.Gettid() }
+
+func onMainThread() bool { return threadID() == os.Getpid() }
+
+// waitUntilEnded returns when the process has ended, without reaping it: its pid stays taken.
+func waitUntilEnded(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			return // an error comes back from the wait that follows
+		}
+	}
+}
+
+// maxRSSBytes: Linux counts in KiB.
+func maxRSSBytes(u *syscall.Rusage) int64 { return u.Maxrss * 1024 }
+
+// Death signals need no guard.
+func newGuard(*os.File) (*guard, error) { return nil, nil }
