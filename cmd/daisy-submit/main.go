@@ -146,10 +146,14 @@ func flagsFirst(app *cli.App, args []string) []string {
 		}
 		flags = append(flags, a)
 		name := strings.TrimLeft(a, "-")
-		if takesValue[name] && i+1 < len(args) { // "--flag=value" is one argument and not in the map
-			i++
-			flags = append(flags, args[i])
+		if !takesValue[name] { // "--flag=value" is one argument and not in the map
+			continue
 		}
+		if i+1 == len(args) {
+			return append([]string{args[0], args[1]}, flags...) // without "--" behind it, which would be taken for the value
+		}
+		i++
+		flags = append(flags, args[i])
 	}
 	out := append([]string{args[0], args[1]}, flags...)
 	return append(append(out, "--"), rest...)

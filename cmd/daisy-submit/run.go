@@ -203,7 +203,11 @@ var showEvery = map[report.Mode]time.Duration{
 
 // watch runs the coordinator, shows progress, minds signals, and reports.
 func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress *report.Progress, every time.Duration) error {
-	signal.Ignore(syscall.SIGHUP) // the terminal may go; the run goes on
+	// The terminal, or who reads the output, may go; the run goes on. They are caught, not ignored, since user code of a serial
+	// run would inherit that.
+	harmless := make(chan os.Signal, 1)
+	signal.Notify(harmless, syscall.SIGHUP, syscall.SIGPIPE)
+	defer signal.Stop(harmless)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)

@@ -32,6 +32,9 @@ type JoinRequest struct {
 	Slots int    `json:"slots"`
 	Node  string `json:"node"`
 	PID   int    `json:"pid"`
+	// PIDSpace names the set of processes in which PID means something, "" if that is not known. A coordinator in the same
+	// space can see for certain that the process has ended.
+	PIDSpace string `json:"pid_space,omitempty"`
 }
 
 // A JoinResponse accepts a worker.

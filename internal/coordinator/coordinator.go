@@ -90,6 +90,7 @@ type Coordinator struct {
 	lazyAt    time.Duration
 	grants    []wire.Grant
 	finished  bool
+	broken    bool // the journal, tracking or lock failed: nobody waits for commits any more
 	outcome   engine.RunState
 	why       string
 }

@@ -33,8 +33,11 @@ func (c *Coordinator) loop() {
 			n := min(len(rest), applyAtOnce)
 			now := c.now()
 			for i := range n {
-				if rest[i].Kind == engine.EventCommitted {
+				switch rest[i].Kind {
+				case engine.EventCommitted:
 					c.committed = max(c.committed, rest[i].UpTo)
+				case engine.EventBroken:
+					c.broken = true
 				}
 				c.engine.Apply(now, &rest[i], &fx)
 			}
@@ -51,7 +54,7 @@ func (c *Coordinator) loop() {
 			c.perform(&fx)
 			next, timed = c.engine.Next()
 		}
-		if c.finished && c.committed >= c.appended {
+		if c.finished && (c.committed >= c.appended || c.broken) {
 			return
 		}
 		if now >= beat {

@@ -1,0 +1,32 @@
+# Every target does its own set-up: scripts/go is a Go that is new enough, brought into .tools/ if there is none.
+# Variables: ARGS goes to the demo (ARGS=--fresh starts over), to test (packages) and to bench.
+
+GO    := scripts/go
+BUILD := -trimpath -tags urfave_cli_no_docs
+
+.DEFAULT_GOAL := help
+.PHONY: help build test bench lint demo clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+
+build: ## build bin/daisy-submit, bin/daisy-worker and bin/nuclei
+	@mkdir -p bin
+	$(GO) build $(BUILD) -o bin/ ./cmd/daisy-submit ./cmd/daisy-worker ./examples/nuclei
+
+test: ## run all tests, with the race detector
+	@scripts/test $(ARGS)
+
+bench: ## measure, and print each figure beside what it should be
+	$(GO) run ./internal/bench $(ARGS)
+
+lint: ## gofmt, go vet, staticcheck
+	@scripts/lint
+
+demo: build ## segment a real volume with 2 workers and compare it with the reference (ARGS=--fresh starts over)
+	bin/nuclei prepare --dir examples/nuclei $(ARGS)
+	bin/daisy-submit run examples/nuclei/nuclei.toml
+	bin/nuclei verify --dir examples/nuclei
+
+clean: ## remove bin/ and the results of the examples; .tools/ stays
+	rm -rf bin examples/nuclei/out examples/hello/out

@@ -1,0 +1,215 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// slack is by how much a measured time may exceed its budget before a test fails: the machine may be busy with other things.
+// What was measured is printed beside the budget.
+const slack = 10
+
+// withinBudget checks a time of which the best of a few tries counts.
+func withinBudget(t *testing.T, what string, got, budget time.Duration) {
+	t.Helper()
+	t.Logf("%s: %v (budget %v)", what, got.Round(10*time.Microsecond), budget)
+	if got > slack*budget {
+		t.Errorf("%s: %v, more than %d times the budget of %v", what, got, slack, budget)
+	}
+}
+
+func kill(t *testing.T, pid int, sig syscall.Signal) time.Time {
+	t.Helper()
+	now := time.Now()
+	if err := syscall.Kill(pid, sig); err != nil {
+		t.Fatalf("signal %v to process %d: %v", sig, pid, err)
+	}
+	return now
+}
+
+func TestTheBlockOfAKilledWorkerGoesToAWaitingOne(t *testing.T) {
+	t.Parallel()
+	best := time.Hour
+	for range 3 {
+		best = min(best, fromDeathToAWaitingWorker(t))
+	}
+	withinBudget(t, "kill -9 of a worker to its block on a waiting one", best, 50*time.Millisecond)
+}
+
+func fromDeathToAWaitingWorker(t *testing.T) time.Duration {
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 2 }\nidle_timeout = \"1m\"",
+		blocks("work", 2)+d.code("stream"),
+		// The worker that has nothing to do is kept for this one.
+		"id = \"after\"\nafter = [\"work\"]\ntotal = { offset = [0], shape = [2] }\nblock = { shape = [2] }\n"+d.code("stream")))
+	s := start(t, dir, "run", path, "--run-dir", "out")
+	victim, other := d.next(), d.next()
+	other.ok()
+	<-other.gone
+
+	killed := kill(t, victim.PPID, syscall.SIGKILL)
+	victim.wantGone(t)
+	again := d.next()
+	if again.Index != victim.Index || again.Worker != other.Worker || again.Attempt != "2" {
+		t.Errorf("block %s was killed on worker %s; then came %+v", victim.Index, victim.Worker, again.question)
+	}
+	again.ok()
+	d.next().ok()
+	if r := s.wait(); r.status != 0 {
+		t.Fatalf("exit status %d", r.status)
+	}
+	wantCounts(t, statsOf(t, dir+"/out"), map[string]counts{
+		"work":  {State: "done", Blocks: 2, Success: 2, Processed: 2, Reclaimed: 1, Lost: 1},
+		"after": {State: "done", Blocks: 1, Success: 1, Processed: 1},
+	})
+	return again.at.Sub(killed)
+}
+
+func TestTheBlockOfAKilledWorkerGoesToANewOne(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 1)+d.code("command")))
+	s := start(t, dir, "run", path, "--run-dir", "out")
+	best := time.Hour
+	victim := d.next()
+	for range 3 {
+		killed := kill(t, victim.PPID, syscall.SIGKILL)
+		victim.wantGone(t)
+		next := d.next()
+		if next.Worker == victim.Worker {
+			t.Errorf("worker %s was killed and has its block again", next.Worker)
+		}
+		best = min(best, next.at.Sub(killed))
+		victim = next
+	}
+	withinBudget(t, "kill -9 of a worker to its block on a new one", best, 500*time.Millisecond)
+	victim.ok()
+	if r := s.wait(); r.status != 0 {
+		t.Fatalf("exit status %d", r.status)
+	}
+	stats := statsOf(t, dir+"/out")
+	wantCounts(t, stats, map[string]counts{"work": {State: "done", Blocks: 1, Success: 1, Processed: 1, Reclaimed: 3, Lost: 3}})
+	var ends []string
+	for _, w := range stats.Workers {
+		ends = append(ends, *w.End)
+	}
+	if got := strings.Join(ends, " "); strings.Count(got, "signal") != 3 {
+		t.Errorf("three workers were killed by a signal; their ends are: %s", got)
+	}
+}
+
+func TestABlockThatKillsItsWorkerFiveTimesHasFailed(t *testing.T) {
+	t.Parallel()
+	r, dir := runJob(t, 1, job("resources = { cpu = 1 }", blocks("work", 1)+shell("echo about to kill; kill -9 $PPID; sleep 60")))
+	wantText(t, r.stdout, "killed its worker 5 times")
+	wantCounts(t, statsOf(t, dir), map[string]counts{"work": {State: "done", Blocks: 1, Failed: 1, Reclaimed: 5, Lost: 5}})
+}
+
+func TestAStoppedWorkerLosesItsBlockAndIsKilled(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 2 }", blocks("work", 2)+d.code("command")+`timeout = "1s"`))
+	s := start(t, dir, "run", path, "--run-dir", "out")
+	stopped, other := d.next(), d.next()
+	kill(t, stopped.PPID, syscall.SIGSTOP)
+	other.ok()
+
+	again := d.next()
+	if again.Index != stopped.Index || again.Worker == stopped.Worker {
+		t.Errorf("worker %s was stopped with block %s; then came %+v", stopped.Worker, stopped.Index, again.question)
+	}
+	again.ok()
+	stopped.wantGone(t) // killed with its worker, although nobody told it
+	if r := s.wait(); r.status != 0 {
+		t.Fatalf("exit status %d", r.status)
+	}
+	if err := syscall.Kill(stopped.PPID, 0); err == nil {
+		t.Errorf("the stopped worker, process %d, is still there", stopped.PPID)
+	}
+	stats := statsOf(t, dir+"/out")
+	wantCounts(t, stats, map[string]counts{
+		"work": {State: "done", Blocks: 2, Success: 2, Processed: 2, Retries: 1, Reclaimed: 1, TimedOut: 1},
+	})
+	wantEnd(t, stats.Workers, stopped.Worker, "killed_by_us")
+}
+
+func TestAWorkerThatGoesOnAfterItsLossIsRefused(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	task := func(id string, offset, shape, block int, more string) string {
+		return fmt.Sprintf("id = %q\ntotal = { offset = [%d], shape = [%d] }\nblock = { shape = [%d] }\n%s", id, offset, shape, block, d.code("command")+more)
+	}
+	// Both blocks of "then" need block 2 of "work", both of "last" need block 1 of "then".
+	dir, path := writeJob(t, job("resources = { cpu = 3 }\nidle_timeout = \"1m\"",
+		task("work", 0, 12, 4, `timeout = "1s"`), task("then", 8, 4, 2, `after = ["work"]`), task("last", 10, 2, 1, `after = ["then"]`)))
+	s := start(t, dir, "run", path, "--run-dir", "out")
+	work := map[string]*visit{}
+	for range 3 {
+		v := d.next()
+		work[v.Index] = v
+	}
+	stopped := work["0"]
+	kill(t, stopped.PPID, syscall.SIGSTOP)
+	stopped.ok() // the block is done; its worker cannot say so
+	stopped.wantGone(t)
+	work["1"].ok()
+	work["2"].ok()
+	then := map[string]*visit{} // on the other two workers
+	for range 2 {
+		v := d.next()
+		then[v.Index] = v
+	}
+	then["0"].ok()
+	again := d.next() // the loss
+	if again.Task != "work" || again.Index != "0" || again.Attempt != "2" || again.Worker == stopped.Worker {
+		t.Errorf("worker %s was stopped with block 0; then came %+v", stopped.Worker, again.question)
+	}
+	kill(t, stopped.PPID, syscall.SIGCONT)
+	then["1"].ok()
+	last := []*visit{d.next(), d.next()} // one of them on the worker that goes on: it has been refused before it asked
+	if last[0].Worker != stopped.Worker && last[1].Worker != stopped.Worker {
+		t.Errorf("worker %s has no block again; %s and %s have", stopped.Worker, last[0].Worker, last[1].Worker)
+	}
+	for _, v := range append(last, again) {
+		v.ok()
+	}
+	if r := s.wait(); r.status != 0 {
+		t.Fatalf("exit status %d", r.status)
+	}
+	stats := statsOf(t, dir+"/out")
+	wantCounts(t, stats, map[string]counts{
+		"work": {State: "done", Blocks: 3, Success: 3, Processed: 3, Retries: 1, Reclaimed: 1, TimedOut: 1},
+		"then": {State: "done", Blocks: 2, Success: 2, Processed: 2},
+		"last": {State: "done", Blocks: 2, Success: 2, Processed: 2},
+	})
+	for _, w := range stats.Workers {
+		if w.ID == stopped.Worker && w.Task == "work" && w.Processed != 0 {
+			t.Errorf("worker %s was refused and is said to have processed %d blocks of its first task", w.ID, w.Processed)
+		}
+	}
+	wantEnd(t, stats.Workers, stopped.Worker, "left")
+}
+
+func TestNothingOutlivesAKilledCoordinator(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 2 }", blocks("work", 2)+d.code("command", "E2E_DEAF=1")))
+	s := start(t, dir, "run", path, "--run-dir", "out")
+	first, second := d.next(), d.next()
+	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
+	s.wait()
+	first.wantGone(t)
+	second.wantGone(t)
+	awaitProcessEnd(t, first.PPID)
+	awaitProcessEnd(t, second.PPID)
+}
+
+func TestAStreamThatEndsWithoutAnAnswerHasFailed(t *testing.T) {
+	t.Parallel()
+	r, dir := runJob(t, 1, job("resources = { cpu = 1 }", blocks("work", 1)+code("stream", "mute")))
+	wantText(t, r.stdout, "answer")
+	wantCounts(t, statsOf(t, dir), map[string]counts{"work": {State: "done", Blocks: 1, Failed: 1, Processed: 3, Retries: 2}})
+}

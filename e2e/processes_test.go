@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"example.org/daisy/internal/api"
+)
+
+// wantNoneLeft checks that no process of a run is left: none that has its id in its environment, none that names its directory.
+func wantNoneLeft(t *testing.T, runID, runDir string) {
+	t.Helper()
+	pids, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pids {
+		// A process that ends meanwhile has neither file.
+		env, _ := os.ReadFile(filepath.Join(p, "environ"))
+		cmdline, _ := os.ReadFile(filepath.Join(p, "cmdline"))
+		if pid, _ := strconv.Atoi(filepath.Base(p)); pid == os.Getpid() {
+			continue
+		}
+		if bytes.Contains(env, []byte("DAISY_RUN_ID="+runID)) || bytes.Contains(cmdline, []byte(runDir)) {
+			t.Errorf("process %s is left: %q", filepath.Base(p), cmdline)
+		}
+	}
+}
+
+// awaitProcessEnd waits until a process has ended that is no child of ours.
+func awaitProcessEnd(t *testing.T, pid int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience/time.Millisecond))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n == 0 {
+			t.Fatalf("process %d has not ended within %v (%v)", pid, patience, err)
+		}
+		return
+	}
+}
+
+// wantEnd checks how a worker ended.
+func wantEnd(t *testing.T, workers []api.WorkerStats, id, want string) {
+	t.Helper()
+	for _, w := range workers {
+		if w.ID == id {
+			if w.End == nil || *w.End != want {
+				t.Errorf("worker %s: want the end %q, got %v", id, want, *w.End)
+			}
+			return
+		}
+	}
+	t.Errorf("there is no worker %s", id)
+}
+
+// awaitFile waits until a file has a text in it, and gives it.
+func awaitFile(t *testing.T, path, part string) string {
+	t.Helper()
+	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(watch)
+	if _, err := unix.InotifyAddWatch(watch, path, unix.IN_MODIFY); err != nil {
+		t.Fatalf("watch %s: %v", path, err)
+	}
+	for end := time.Now().Add(patience); ; {
+		if text := readFile(t, path); bytes.Contains([]byte(text), []byte(part)) {
+			return text
+		}
+		left := time.Until(end)
+		if left <= 0 {
+			t.Fatalf("%q has not come in %s within %v; it has only:\n%s", part, path, patience, readFile(t, path))
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(watch), Events: unix.POLLIN}}, int(left/time.Millisecond)+1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			t.Fatal(err)
+		}
+		if n > 0 {
+			_, _ = unix.Read(watch, make([]byte, 4096))
+		}
+	}
+}
