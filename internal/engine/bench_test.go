@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"example.org/daisy/internal/job"
+	"example.org/daisy/scheduler"
+)
+
+// BenchmarkApply runs blocks through Apply, as the coordinator does: acquires in batches, one event for each release, commits in
+// batches; timeouts armed, 64 workers of one slot, journal records made. It reports blocks/s.
+func BenchmarkApply(b *testing.B) {
+	for _, batch := range []int{1, 16} {
+		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) { benchmarkApply(b, batch, 1) })
+	}
+	b.Run("batch=16/chain", func(b *testing.B) { benchmarkApply(b, 16, 4) })
+}
+
+func benchmarkApply(b *testing.B, batch, chain int) {
+	const workers = 64
+	j := testJob()
+	n := int64(b.N)/int64(chain) + workers*64
+	for i := range chain {
+		task := job.Task{ID: fmt.Sprint("task", i), Slots: 1, MaxRetries: 2, MaxLost: 5, MaxWorkerRestarts: 10, Timeout: 10 * time.Minute,
+			Requires: cpus(1), Grid: line1D(b, n), Runner: job.Runner{Kind: job.RunnerCommand}}
+		if i > 0 {
+			task.After = []string{j.Tasks[i-1].ID}
+		}
+		j.Tasks = append(j.Tasks, task)
+	}
+	p, err := j.Pipeline()
+	if err != nil {
+		b.Fatal(err)
+	}
+	e, err := New(Config{Job: j, Pipeline: p, Launcher: localProperties(), Epoch: 1, Budget: cpus(workers)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var fx Effects
+	now, appended := time.Duration(0), uint64(0)
+	var seq, request [workers + 1]uint64
+	var held [workers + 1][]scheduler.Handout
+	apply := func(ev Event) {
+		e.Apply(now, &ev, &fx)
+		for i := range fx.List {
+			switch f := &fx.List[i]; f.Kind {
+			case EffectAppend:
+				appended++
+			case EffectBlocks:
+				held[f.Session] = append(held[f.Session], f.Handouts...)
+			}
+		}
+		fx.Reset()
+	}
+	apply(Event{Kind: EventTick})
+	apply(Event{Kind: EventCommitted, UpTo: appended})
+	for w := range workers {
+		apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: "1", Element: w, Nonce: 1, Slots: 1, Node: "n"}})
+		apply(Event{Kind: EventAttach, Session: SessionID(w + 1), Worker: fmt.Sprintf("1.%d", w), Nonce: 1})
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	done := 0
+	for done < b.N && !e.Finished() {
+		for s := SessionID(1); s <= workers; s++ {
+			if len(held[s]) == 0 {
+				request[s]++
+				apply(Event{Kind: EventAcquire, Session: s, Request: request[s], N: int32(batch)})
+			}
+		}
+		for s := SessionID(1); s <= workers; s++ {
+			for _, h := range held[s] {
+				now += 100
+				seq[s]++
+				apply(Event{Kind: EventRelease, Session: s, Seq: seq[s], Epoch: 1, Lease: h.Lease, Use: Use{WallNanos: 1000}})
+				done++
+			}
+			held[s] = held[s][:0]
+		}
+		apply(Event{Kind: EventCommitted, UpTo: appended})
+	}
+	b.ReportMetric(float64(done)/b.Elapsed().Seconds(), "blocks/s")
+}

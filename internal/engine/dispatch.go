@@ -1,0 +1,210 @@
+package engine
+
+import (
+	"slices"
+
+	"example.org/daisy/scheduler"
+)
+
+// A workerList is the workers of a task that wait for blocks, longest first.
+type workerList struct{ first, last *worker }
+
+func (q *workerList) add(w *worker) {
+	w.queued = true
+	w.before, w.behind = q.last, nil
+	if q.last == nil {
+		q.first = w
+	} else {
+		q.last.behind = w
+	}
+	q.last = w
+}
+
+func (q *workerList) remove(w *worker) {
+	if !w.queued {
+		return
+	}
+	if w.before == nil {
+		q.first = w.behind
+	} else {
+		w.before.behind = w.behind
+	}
+	if w.behind == nil {
+		q.last = w.before
+	} else {
+		w.behind.before = w.before
+	}
+	w.queued, w.before, w.behind = false, nil, nil
+}
+
+// acquire notes that a worker wants blocks. It is answered when there are some.
+func (e *Engine) acquire(w *worker, id uint64, n int32) {
+	w.askedAt = e.now
+	if w.quiet || w.any {
+		w.quiet, e.demand.dirty = false, true // it can be moved again
+		e.recount(w)
+	}
+	if w.told != notTold || w.leaving || w.killed || w.ending || e.phase != running {
+		return // it has been told that there is nothing more
+	}
+	if len(w.requests) >= int(w.slots)+maxRequests {
+		e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "too many requests without an answer"})
+		return
+	}
+	w.requests = append(w.requests, request{id, max(n, 1)})
+	e.await(w)
+}
+
+// await queues a worker that has asked for something.
+func (e *Engine) await(w *worker) {
+	if len(w.requests) > 0 && !w.queued && !w.suspect {
+		e.tasks[w.task].waiting.add(w)
+	}
+}
+
+// dispatch answers those who wait, as far as there are blocks.
+func (e *Engine) dispatch() {
+	for i := range e.tasks {
+		t := &e.tasks[i]
+		for w := t.waiting.first; w != nil && t.ready > 0; {
+			next := w.behind
+			if e.serve(i, w) && next == nil {
+				next = t.waiting.first // it may be the same again, with its next request
+			}
+			w = next
+		}
+	}
+}
+
+// serve answers the oldest request of a worker, and reports whether it could.
+func (e *Engine) serve(i int, w *worker) bool {
+	t := &e.tasks[i]
+	req := w.requests[0]
+	n := fairShare(req.n, t.ready, t.joined+t.starting, w.slots, w.held, t.estimate)
+	free := w.slots - w.started
+	if w.sub == nil && free > 0 {
+		// Its slots count only while they run something, and each takes its share of the budget then.
+		took := int32(0)
+		for took < min(n, free) && e.fleet.Take(i, 1) {
+			took++
+		}
+		if took == 0 {
+			return false
+		}
+		if took < free {
+			n = min(n, took)
+		}
+		free = took
+	}
+	got := len(e.out.handouts)
+	highest := int64(-1)
+	for range n {
+		h, ok := e.sched.Acquire(i, scheduler.Holder{Worker: w.number, Node: w.nodeNo})
+		if !ok {
+			break
+		}
+		highest = max(highest, h.Block)
+		e.out.handouts = append(e.out.handouts, h)
+	}
+	handouts := e.out.handouts[got:len(e.out.handouts):len(e.out.handouts)]
+	if w.sub == nil {
+		for range max(free-int32(len(handouts)), 0) {
+			e.fleet.Give(i, 1)
+		}
+	}
+	if len(handouts) == 0 {
+		return false
+	}
+	t.ready -= int64(len(handouts))
+	w.requests = slices.Delete(w.requests, 0, 1)
+	t.waiting.remove(w)
+	e.await(w)
+
+	told := highest < t.mark.durable
+	if !told {
+		e.raiseMark(i, highest)
+		e.queue.push(pending{upTo: t.mark.record, kind: pendingHandout, worker: w, session: w.session, seq: req.id, task: int32(i), handouts: slices.Clone(handouts)})
+	}
+	for _, h := range handouts {
+		e.hold(e.newLease(h, w), told)
+		if e.cfg.JournalHandouts {
+			e.append(Record{Kind: RecordHandout, Task: h.Task, Block: h.Block, Lease: uint64(h.Lease), Attempt: h.Attempt, Worker: w.number})
+			e.wantCommit = true
+		}
+	}
+	e.recount(w)
+	if told {
+		e.emit(Effect{Kind: EffectBlocks, Session: w.session, Request: req.id, Task: int32(i), Handouts: handouts})
+		if high := e.sched.HighWater(i); high+t.mark.step/2 >= t.mark.written {
+			e.raiseMark(i, high) // ahead of time, so that nobody waits for it
+		}
+	}
+	return true
+}
+
+// handOver gives the worker the blocks that have waited for the mark, unless it is not there any more: then they go to others.
+func (e *Engine) handOver(p *pending) {
+	w := p.worker
+	there := w.session != 0 && w.session == p.session && w.told == notTold && !w.leaving && !w.killed && e.phase == running
+	kept := p.handouts[:0]
+	for _, h := range p.handouts {
+		l := e.leases[h.Lease]
+		switch {
+		case l == nil || l.worker != w:
+			continue // taken away meanwhile
+		case !there:
+			e.endLease(l, scheduler.Ending{Outcome: scheduler.Recalled}, Use{}, nil)
+			continue
+		case l.state == parked:
+			e.start(l)
+		}
+		kept = append(kept, h)
+	}
+	if len(kept) > 0 {
+		start := len(e.out.handouts)
+		e.out.handouts = append(e.out.handouts, kept...)
+		e.emit(Effect{Kind: EffectBlocks, Session: w.session, Request: p.seq, Task: p.task, Handouts: e.out.handouts[start:len(e.out.handouts):len(e.out.handouts)]})
+	} else if there {
+		w.requests = append(w.requests, request{p.seq, 1}) // nothing is left of its answer: it waits for another
+		e.await(w)
+	}
+}
+
+// recall asks for blocks that have not started, where others of their task have nothing to do.
+func (e *Engine) recall() {
+	for i := range e.tasks {
+		t := &e.tasks[i]
+		if t.ready > 0 || t.ahead == 0 || t.waiting.first == nil {
+			continue
+		}
+		slots := int64(0)
+		for w := t.waiting.first; w != nil; w = w.behind {
+			slots += int64(w.slots - w.started)
+		}
+		for _, w := range e.live {
+			if slots <= 0 {
+				break
+			}
+			if int(w.task) == i && w.unstarted != nil && w.session != 0 && !w.queued {
+				slots -= e.recallFrom(w, slots)
+			}
+		}
+	}
+}
+
+// recallFrom asks a worker for up to n of its blocks, the newest first.
+func (e *Engine) recallFrom(w *worker, n int64) (asked int64) {
+	start := len(e.out.leases)
+	for l := w.last; l != nil && l.state == ahead && asked < n; l = l.prev {
+		if !l.recalled {
+			l.recalled = true
+			e.tasks[l.handout.Task].ahead--
+			asked++
+			e.out.leases = append(e.out.leases, l.handout.Lease)
+		}
+	}
+	if asked > 0 {
+		e.emit(Effect{Kind: EffectRecall, Session: w.session, Leases: e.out.leases[start:len(e.out.leases):len(e.out.leases)]})
+	}
+	return asked
+}

@@ -1,0 +1,24 @@
+// Package engine is a run as a value. Events and the time go in, ordered effects come out; nothing else happens in it: no
+// I/O, no goroutine, no clock, no randomness. One goroutine owns an Engine; the coordinator turns sockets, files, timers and
+// child processes into events for it, and its effects into deeds.
+//
+// Where to find what:
+//
+//	engine.go     Apply: what happens to an event, in which order
+//	joins.go      workers introduce themselves, attach, detach, leave
+//	launched.go   workers that a launcher started: submissions, their ends
+//	silence.go    workers that say nothing: suspect, given up, killed
+//	leases.go     which worker holds what, and which of it has started
+//	dispatch.go   blocks for waiting workers, fair share, recall
+//	returns.go    ends of attempts, and what is durable before what
+//	timers.go     timeouts of blocks, retries that wait, the next wake-up
+//	demand.go     what the fleet wants
+//	stop.go       every way in which a run ends
+//	snapshot.go   what people see; waits.go why nothing happens
+//	record.go     the journal's records
+//	estimate.go   how long blocks take, and the fair share
+//
+// Three rules hold everywhere. Counts live in the scheduler only. What must be durable before something else may happen waits
+// in one queue (Engine.queue) in the order of its records. All deadlines stand on a clock that leaves out the time in which
+// nobody called Apply though something was due, so that a coordinator that was stopped judges nobody for it.
+package engine

@@ -1,0 +1,139 @@
+package engine
+
+import "example.org/daisy/scheduler"
+
+// What must be durable before something else may happen waits in one queue, in the order of its records.
+
+type pendingKind uint8
+
+const (
+	pendingResult      pendingKind = iota // lease: count it, open what depends on it, acknowledge
+	pendingFailure                        // task, block: into tracking
+	pendingAcknowledge                    // worker, seq
+	pendingMark                           // task: blocks below block may be handed out
+	pendingHandout                        // worker, session, seq (its request), task, handouts: hand them over
+	pendingSubmission                     // sub: ask the launcher
+	pendingEnd                            // the run is over
+)
+
+type pending struct {
+	upTo     uint64
+	kind     pendingKind
+	task     int32
+	block    int64
+	lease    *lease
+	worker   *worker
+	session  SessionID
+	seq      uint64
+	sub      *submission
+	handouts []scheduler.Handout
+}
+
+// A queue is first in, first out.
+type queue struct {
+	list []pending
+	head int
+}
+
+func (q *queue) push(p pending) {
+	if q.head > 1024 && q.head > len(q.list)/2 {
+		n := copy(q.list, q.list[q.head:])
+		clear(q.list[n:])
+		q.list, q.head = q.list[:n], 0
+	}
+	q.list = append(q.list, p)
+}
+
+func (q *queue) empty() bool { return q.head == len(q.list) }
+
+// commit notes that records are durable, and does what waited for them.
+func (e *Engine) commit(upTo uint64) {
+	e.committed = max(e.committed, min(upTo, e.appended))
+	e.drain()
+}
+
+// drain does what waits for nothing any more.
+func (e *Engine) drain() {
+	for !e.queue.empty() && e.queue.list[e.queue.head].upTo <= e.committed {
+		p := e.queue.list[e.queue.head]
+		e.queue.list[e.queue.head] = pending{}
+		e.queue.head++
+		switch p.kind {
+		case pendingResult:
+			e.settleResult(p.lease)
+		case pendingFailure:
+			e.emit(Effect{Kind: EffectTrack, Task: p.task, Block: p.block})
+		case pendingAcknowledge:
+			if p.seq > p.worker.durable {
+				p.worker.durable = p.seq
+			}
+			e.due(p.worker)
+		case pendingMark:
+			m := &e.tasks[p.task].mark
+			m.durable = max(m.durable, p.block)
+		case pendingHandout:
+			e.handOver(&p)
+		case pendingSubmission:
+			e.sendSubmission(p.sub)
+		case pendingEnd:
+			e.finish()
+		}
+	}
+	if e.queue.empty() {
+		e.queue.list, e.queue.head = e.queue.list[:0], 0
+	}
+}
+
+// A mark is the number above which no block of a task has been handed out, as the journal knows it: after a crash, what is
+// below may be in the hands of a worker. It is written ahead in large steps, so that hardly anybody waits for it.
+type mark struct {
+	step             int64
+	written, durable int64
+	record           uint64 // of the last one written
+}
+
+// markStep is how far marks are apart: an eighth of the task, within 1024 and 2^20 blocks.
+func markStep(blocks int64) int64 { return min(max(blocks/8, 1024), 1<<20) }
+
+// raiseMark writes a mark beyond a block, unless one is written.
+func (e *Engine) raiseMark(i int, block int64) {
+	m := &e.tasks[i].mark
+	blocks := e.sched.Tally(i).Total
+	if block < m.written && block+m.step/2 < m.written || m.written >= blocks {
+		return
+	}
+	m.written = min((block/m.step+2)*m.step, blocks)
+	e.append(Record{Kind: RecordMark, Task: int32(i), Block: m.written})
+	m.record = e.appended
+	e.wantCommit = true
+	e.queue.push(pending{upTo: e.appended, kind: pendingMark, task: int32(i), block: m.written})
+}
+
+// checkpointEvery is after how many ends of attempts the tallies are written down.
+const checkpointEvery = 1 << 18
+
+// append has a record appended to the journal.
+func (e *Engine) append(r Record) {
+	start := len(e.out.records)
+	e.out.records = r.Append(e.out.records)
+	e.appended++
+	e.emit(Effect{Kind: EffectAppend, Record: e.out.records[start:len(e.out.records):len(e.out.records)]})
+}
+
+// appendEnd writes down the end of an attempt.
+func (e *Engine) appendEnd(l *lease, end scheduler.Ending, use Use) {
+	e.append(Record{Kind: RecordEnd, Task: l.handout.Task, Block: l.handout.Block, Lease: uint64(l.handout.Lease), Attempt: l.handout.Attempt,
+		Worker: l.worker.number, Outcome: uint8(end.Outcome), Blameless: end.Blameless, Use: use})
+	e.wantCommit = true
+	if e.sinceCheckpoint++; e.sinceCheckpoint >= checkpointEvery {
+		e.checkpoint()
+	}
+}
+
+// checkpoint writes down the tallies. Results that wait for their commit are not in them.
+func (e *Engine) checkpoint() {
+	e.sinceCheckpoint = 0
+	for i := range e.tasks {
+		e.append(Record{Kind: RecordCheckpoint, Task: int32(i), State: uint8(e.sched.State(i)), Tally: e.sched.Tally(i)})
+	}
+}

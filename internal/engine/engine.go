@@ -1,0 +1,312 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"example.org/daisy/internal/fleet"
+	"example.org/daisy/internal/job"
+	"example.org/daisy/launcher"
+	"example.org/daisy/scheduler"
+)
+
+// Config is what a run is made of.
+type Config struct {
+	Job *job.Job
+	// Pipeline is the job's, with its done bits and masks. Effects and events number tasks as it does.
+	Pipeline *scheduler.Pipeline
+	// Launcher is what can be relied on; the zero value where nobody launches workers.
+	Launcher launcher.Properties
+	// Epoch is that of this coordinator.
+	Epoch uint64
+	// Budget is what all slots together may take, unless Unlimited.
+	Budget    scheduler.Resources
+	Unlimited bool
+	// MaxSlots bounds the slots of all workers; 0 = no limit. A serial run has 1.
+	MaxSlots int
+	// StopAtFirstFailure ends the run at the first attempt that fails in any way, without a retry.
+	StopAtFirstFailure bool
+	// External: no worker is ever asked for; all come by themselves.
+	External bool
+	// JournalHandouts: workers are part of this process and die with it, so that every hand-out is journalled too.
+	JournalHandouts bool
+}
+
+const (
+	// workUnits is how many blocks bulk work may touch in one Apply: some milliseconds.
+	workUnits = 1 << 15
+	// defaultAbandonAfter holds where neither the job nor the launcher says how long a silence is too long.
+	defaultAbandonAfter = 2 * time.Minute
+)
+
+// An Engine is one run. Its methods must not be called at the same time.
+type Engine struct {
+	cfg   Config
+	sched *scheduler.Scheduler
+	fleet *fleet.Fleet
+	tasks []task
+	out   *Effects
+
+	// now is the engine's clock: the time given to Apply less all stalls. wake is the next deadline on it.
+	now, last, stalled time.Duration
+	wake               time.Duration
+	timed              bool
+	more               bool
+
+	// appended counts records; committed is how many of them are durable. asked: this Apply wants a commit.
+	appended, committed uint64
+	wantCommit          bool
+	queue               queue
+	sinceCheckpoint     int
+
+	workers     map[string]*worker
+	sessions    map[SessionID]*worker
+	live        []*worker // not ended, in no order
+	joins       uint32    // workers that have joined ever
+	nodes       map[string]uint32
+	submissions map[string]*submission
+	tags        int
+	rows        []*row
+	acks        []*worker
+	scanAt      time.Duration // when some worker's silence or idleness is to be looked at; never = not at all
+
+	leases   map[scheduler.Lease]*lease
+	spare    *lease // list of unused ones
+	inHands  int64  // leases that are not bound to a result
+	results  int64  // leases that are
+	retries  retryHeap
+	demand   demand
+	launched int64  // workers asked for ever
+	peak     int64  // most workers alive at once
+	proven   []bool // classes of which a worker has shown that it works
+	good     int64  // valid returns
+
+	phase phase
+	stop  stopping
+	why   string // why the run ends, as soon as it does
+	state RunState
+}
+
+// A task is one task's share of the engine.
+type task struct {
+	spec    *job.Task
+	class   int
+	timeout time.Duration // from the start of a block until the engine itself ends it; 0 = never
+	ready   int64         // blocks, as of the last look
+	ended   bool          // as of the last look
+
+	running leaseList  // those whose timeout runs, oldest first
+	waiting workerList // those with an open request, longest first
+
+	// Of its workers: covers are free slots that can be counted on, joined and starting slots of workers that have and have not
+	// joined, idle workers with no block at all, starters workers that have not joined, leaving slots on their way out.
+	covers, joined, starting, idle, starters, leaving int64
+	started, most                                     int64 // blocks that run, and at most ran
+	ahead                                             int64 // blocks handed out, not started, not recalled
+	results                                           int64 // of it waiting for their commit
+	served, checked                                   int64
+
+	estimate estimate
+	mark     mark
+	brake    *fleet.Brake
+	tripped  bool
+	refused  int           // submissions refused in a row
+	pauseTo  time.Duration // no submission before
+	failed   int64
+	failures []FailedBlock
+}
+
+// New checks what it is given and makes a run of it. Nothing happens before the first Apply.
+func New(cfg Config) (*Engine, error) {
+	if cfg.Job == nil || cfg.Pipeline == nil {
+		return nil, errors.New("engine: a run needs a job and its pipeline")
+	}
+	specs := cfg.Pipeline.Tasks()
+	if cfg.StopAtFirstFailure {
+		for i := range specs {
+			specs[i].MaxRetries, specs[i].MaxLost = 0, 1
+		}
+		p, err := scheduler.NewPipeline(specs, cfg.Pipeline.Edges())
+		if err != nil {
+			return nil, err
+		}
+		cfg.Pipeline = p
+	}
+	sched, err := scheduler.New(cfg.Pipeline, scheduler.Options{})
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		cfg: cfg, sched: sched,
+		workers: make(map[string]*worker), sessions: make(map[SessionID]*worker), nodes: make(map[string]uint32),
+		submissions: make(map[string]*submission), leases: make(map[scheduler.Lease]*lease),
+		tasks: make([]task, len(specs)), scanAt: never,
+	}
+	kinds := make([]fleet.Kind, len(specs))
+	fleetTasks := make([]fleet.Task, len(specs))
+	for i, s := range specs {
+		spec := cfg.Job.Task(s.ID)
+		if spec == nil {
+			return nil, fmt.Errorf("engine: the pipeline has a task %q that the job has not", s.ID)
+		}
+		kinds[i] = fleet.Kind{Requires: spec.Requires, Env: spec.Env, Options: spec.Runner.Kind.String()}
+		fleetTasks[i] = fleet.Task{Requires: spec.Requires, Slots: max(int64(spec.Slots), 1), MaxWorkers: spec.MaxWorkers, Priority: spec.Priority}
+		for _, u := range cfg.Pipeline.Upstream(i) {
+			fleetTasks[i].Depth = max(fleetTasks[i].Depth, fleetTasks[u].Depth+1)
+		}
+		t := &e.tasks[i]
+		t.spec = spec
+		if spec.Timeout > 0 {
+			t.timeout = spec.Timeout + timeoutSlack
+		}
+		t.brake = fleet.NewBrake(spec.MaxWorkerRestarts, cfg.Launcher.OneNode)
+		t.mark.step = markStep(s.Grid.Len())
+	}
+	for i, class := range fleet.Classes(kinds) {
+		fleetTasks[i].Class, e.tasks[i].class = class, class
+		e.proven = append(e.proven, cfg.Launcher.Local)
+	}
+	e.fleet = fleet.New(fleetTasks, scheduler.NewBudget(cfg.Budget, cfg.Unlimited), int64(cfg.MaxSlots))
+	e.demand.init(len(specs))
+	return e, nil
+}
+
+// Apply takes in one event at the time now (monotonic, since the coordinator's start) and appends what is to be done to out.
+// Times that go back count as standing still.
+func (e *Engine) Apply(now time.Duration, ev *Event, out *Effects) {
+	if e.phase == finished {
+		return
+	}
+	e.out = out
+	e.advance(now)
+	if e.appended == 0 {
+		e.begin()
+	}
+	switch ev.Kind {
+	case EventJoin:
+		e.join(ev.Request, ev.Join)
+	case EventAttach:
+		e.attach(ev)
+	case EventSubmitted:
+		e.submitted(ev.Tag, ev.Text)
+	case EventStatus:
+		e.status(ev.Status)
+	case EventCommitted:
+		e.commit(ev.UpTo)
+	case EventStop:
+		e.stopRun(ev.Stop, ev.Text)
+	case EventBroken:
+		e.breakRun(ev.Text)
+	case EventDetach, EventHeartbeat, EventAcquire, EventRelease, EventLeaving:
+		if w := e.sessions[ev.Session]; w != nil {
+			e.fromWorker(w, ev)
+		}
+	}
+	if e.phase != finished {
+		if e.timed && e.now >= e.wake {
+			e.fire()
+		}
+		e.settle()
+	}
+	e.out = nil
+}
+
+// begin writes the first record.
+func (e *Engine) begin() {
+	totals := make([]TaskRecord, len(e.tasks))
+	for i := range e.tasks {
+		totals[i] = TaskRecord{ID: e.tasks[i].spec.ID, Blocks: e.sched.Tally(i).Total}
+	}
+	e.append(Record{Kind: RecordStart, Epoch: e.cfg.Epoch, Tasks: totals})
+	for i := range e.tasks {
+		e.raiseMark(i, 0)
+	}
+	e.wantCommit = true
+}
+
+// fromWorker takes in what a session says. All of it is a sign of life.
+func (e *Engine) fromWorker(w *worker, ev *Event) {
+	if ev.Kind == EventDetach {
+		e.detach(w, ev.Gone)
+		return
+	}
+	e.hear(w)
+	switch ev.Kind {
+	case EventHeartbeat:
+		e.settleDoubts(w)
+	case EventAcquire:
+		e.settleDoubts(w)
+		e.acquire(w, ev.Request, ev.N)
+	case EventRelease:
+		e.release(w, ev)
+	case EventLeaving:
+		e.settleDoubts(w)
+		e.leaving(w, ev.Leave, ev.Failure)
+	}
+}
+
+// settle draws the conclusions: after every event, everything that follows from it has been decided.
+func (e *Engine) settle() {
+	for {
+		e.more = e.sched.Work(workUnits)
+		e.look()
+		again := false
+		if e.phase == running {
+			e.dispatch()
+			e.recall()
+			again = e.orderWorkers()
+			e.checkBrakes()
+		}
+		if !e.progress() && !again {
+			break
+		}
+	}
+	e.acknowledge()
+	if e.wantCommit {
+		e.wantCommit = false
+		e.emit(Effect{Kind: EffectCommit})
+	}
+	e.schedule()
+}
+
+// look notes what is ready, and writes down tasks that have ended.
+func (e *Engine) look() {
+	for i := range e.tasks {
+		t := &e.tasks[i]
+		if t.ended {
+			continue
+		}
+		tally := e.sched.Tally(i)
+		t.ready = tally.Ready
+		if e.sched.State(i) != scheduler.Running && t.results == 0 {
+			t.ended, t.ready = true, 0
+			e.demand.dirty = true
+			e.append(Record{Kind: RecordTaskEnd, Task: int32(i), State: uint8(e.sched.State(i)), Tally: tally})
+			e.wantCommit = true
+		}
+	}
+}
+
+// More reports whether bulk work is left: Apply(EventTick) is to be called again, soon.
+func (e *Engine) More() bool { return e.more && e.phase != finished }
+
+// Next returns when Apply(EventTick) must be called at the latest; ok is false when only an event can change anything.
+func (e *Engine) Next() (at time.Duration, ok bool) {
+	if !e.timed || e.phase == finished {
+		return 0, false
+	}
+	return e.wake + e.stalled, true
+}
+
+// Finished reports whether the run is over: EffectFinished has been emitted.
+func (e *Engine) Finished() bool { return e.phase == finished }
+
+// State is how the run ended, RunRunning until it has.
+func (e *Engine) State() RunState { return e.state }
+
+func (e *Engine) emit(f Effect) { e.out.List = append(e.out.List, f) }
+
+func (e *Engine) notice(format string, args ...any) {
+	e.emit(Effect{Kind: EffectNotice, Text: fmt.Sprintf(format, args...)})
+}

@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"example.org/daisy/launcher"
+	"example.org/daisy/scheduler"
+)
+
+// SessionID names one connection of a worker; the shell counts them up from 1 and never uses one twice.
+type SessionID uint64
+
+// EventKind says which fields of an Event count.
+type EventKind uint8
+
+const (
+	// EventTick: only the time has come; also the first event of a run. No fields.
+	EventTick EventKind = iota
+	// EventJoin: a worker introduces itself: Request, Join. Answered by EffectJoined or EffectRefused with this Request.
+	EventJoin
+	// EventAttach: a stream was opened: Session, Worker, Nonce, Held. Answered by EffectWelcome or EffectClose.
+	EventAttach
+	// EventDetach: the stream's connection is gone: Session. Gone: and so is the worker's process, for certain.
+	EventDetach
+	// EventHeartbeat: Session. (Every event of a session counts as one.)
+	EventHeartbeat
+	// EventAcquire: Session wants up to N blocks: Request, N. Answered once by EffectBlocks, when there is one to give.
+	EventAcquire
+	// EventRelease: an attempt ended: Session, Seq, Epoch, Lease, Outcome, Use, Failure.
+	EventRelease
+	// EventLeaving: the worker leaves of its own accord once it has released all: Session, Leave.
+	EventLeaving
+	// EventCommitted: every record up to UpTo is durable.
+	EventCommitted
+	// EventSubmitted: the launcher accepted (Text empty) or refused (Text says why) the submission Tag.
+	EventSubmitted
+	// EventStatus: the launcher saw a change: Status.
+	EventStatus
+	// EventStop: the run is to end early: Stop, Text (why, for people). A second one with StopNow ends it at once.
+	EventStop
+	// EventBroken: the infrastructure failed for good (journal cannot be written, taken over): Text.
+	EventBroken
+)
+
+// StopKind is how a run is ended early.
+type StopKind uint8
+
+const (
+	// StopDrain: no new blocks; those that run may finish. State "stopped".
+	StopDrain StopKind = iota
+	// StopCancel: no new blocks; running ones get grace. State "stopped".
+	StopCancel
+	// StopInterrupt: as StopCancel, by a signal. State "interrupted".
+	StopInterrupt
+	// StopNow: at once; what is leased becomes abandoned.
+	StopNow
+)
+
+// An Event is something that happened outside. It is one flat struct so that a million a second can pass by value without a
+// heap allocation each; Kind says which fields count.
+type Event struct {
+	Kind    EventKind
+	Outcome scheduler.Outcome
+	Stop    StopKind
+	Leave   LeaveReason
+	Gone    bool
+	N       int32
+	Session SessionID
+	Request uint64
+	Seq     uint64
+	Epoch   uint64
+	Lease   scheduler.Lease
+	UpTo    uint64
+	Nonce   uint64
+	Use     Use
+	Failure *Failure
+	Join    *Join
+	Held    []Held
+	Worker  string
+	Tag     string
+	Text    string
+	Status  *launcher.Status
+}
+
+// LeaveReason is why a worker says that it leaves.
+type LeaveReason uint8
+
+const (
+	// LeaveTold: it was drained or stopped by us.
+	LeaveTold LeaveReason = iota
+	// LeaveSignal: it was told by SIGTERM.
+	LeaveSignal
+	// LeaveDone: it served max_blocks_per_worker, or its library caller closed it.
+	LeaveDone
+	// LeaveBroken: its user code cannot be started at all (Failure says why).
+	LeaveBroken
+)
+
+// A Join is a worker's introduction.
+type Join struct {
+	// Tag and Element name the submission; Tag is empty for a worker that nobody launched, which then has a Name.
+	Tag     string
+	Element int
+	Name    string
+	Nonce   uint64
+	// Task is what a worker with a Name asks for, "" = any.
+	Task  string
+	Slots int
+	Node  string
+	PID   int
+}
+
+// Held is a lease that a worker that comes back still has.
+type Held struct {
+	Epoch uint64
+	Lease scheduler.Lease
+}
+
+// Use is what an attempt used, measured by the worker. Zero = not measured.
+type Use struct {
+	// WallNanos is from the block's start to its end, on the worker's monotonic clock.
+	WallNanos int64
+	// CPUNanos is user plus system time of the block's processes.
+	CPUNanos     int64
+	PeakRSSBytes int64
+}
+
+// A Failure is what is told of an attempt that did not end well.
+type Failure struct {
+	// Message is one line: "exit status 3", "timed out after 10m".
+	Message string
+	// Tail is the end of the attempt's output, at most 8 KiB.
+	Tail string
+}

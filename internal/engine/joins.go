@@ -1,0 +1,418 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"example.org/daisy/internal/fleet"
+	"example.org/daisy/launcher"
+	"example.org/daisy/scheduler"
+)
+
+// maxSlots bounds what one worker may say that it has.
+const maxSlots = 1 << 16
+
+// A worker is one process that was asked for or came by itself, from then until it has ended for certain.
+type worker struct {
+	id string
+	// sub is the submission that asked for it, element its number there; nil for a worker that nobody launched.
+	sub     *submission
+	element int
+	live    int // position in Engine.live
+
+	nonce  uint64
+	number uint32 // from 1, in the order of joining; 0 = not joined
+	node   string
+	nodeNo uint32
+	task   int32
+	any    bool // an external worker that takes blocks of every task
+	slots  int32
+	row    *row
+
+	session  SessionID // 0 = no connection
+	heard    time.Duration
+	detached time.Duration // when the connection ended, while there is none
+	suspect  bool
+	hinted   bool // the launcher suspects that it has ended
+
+	leaving  bool // it says so itself
+	leave    LeaveReason
+	lastWas  string // the last thing that it said
+	told     told
+	toldWhy  string
+	toldAt   time.Duration // when it held nothing any more after being told
+	killed   bool
+	tardy    bool // it never connected, or never asked for anything, and is killed for that
+	joinedAt time.Duration
+	askedAt  time.Duration // when it last asked, or joined
+	quiet    bool          // it has free slots and does not ask: they cover nothing
+	answer   time.Duration // when it is killed unless it says something before; never = not at all
+	since    time.Duration // idle since
+	bornAt   time.Duration // asked for, then started
+	ending   bool          // it has ended, but its last words may still be on the way
+	endBy    time.Duration // until then
+	end      launcher.End  // what the launcher saw, if endSeen
+	endSeen  bool
+	ended    bool
+
+	first, last    *lease // what it holds, oldest first
+	unstarted      *lease // the first of it that has not started
+	held, started  int32
+	doubts         int32 // leases that it did not name when it came back
+	returned       bool  // it has made a valid return
+	seq, durable   uint64
+	ackDue         bool
+	requests       []request
+	queued         bool // in its task's list of waiting workers
+	before, behind *worker
+	share          share
+}
+
+// A request is an acquire without an answer.
+type request struct {
+	id uint64
+	n  int32
+}
+
+// told is what a worker was told to do.
+type told uint8
+
+const (
+	notTold   told = iota
+	toLeave        // nothing more for it
+	toDrain        // its share is needed elsewhere, or the run is drained
+	toStop         // the run is stopped
+	byTimeout      // it was idle for too long
+)
+
+// maxRequests bounds the open requests of a worker beyond one for each slot.
+const maxRequests = 64
+
+// join answers a worker's introduction.
+func (e *Engine) join(req uint64, j *Join) {
+	refuse := func(code, format string, args ...any) {
+		e.emit(Effect{Kind: EffectRefused, Request: req, Code: code, Text: fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case j == nil || j.Nonce == 0 || j.Slots < 1 || j.Slots > maxSlots || j.Tag == "" && j.Name == "":
+		refuse("bad_request", "a worker needs a tag or a name, a nonce, and 1 to %d slots", maxSlots)
+	case j.Tag != "":
+		e.joinLaunched(req, j, refuse)
+	default:
+		e.joinExternal(req, j, refuse)
+	}
+}
+
+type refuser func(code, format string, args ...any)
+
+func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
+	s := e.submissions[j.Tag]
+	if s == nil || j.Element < 0 || j.Element >= len(s.workers) {
+		refuse("unknown_tag", "no worker %s.%d was asked for in this run", j.Tag, j.Element)
+		return
+	}
+	w := s.workers[j.Element]
+	switch {
+	case w.ended || w.ending:
+		refuse("ended", "worker %s has ended: its place is not free any more", w.id)
+	case w.nonce != 0 && w.nonce != j.Nonce:
+		refuse("twin", "worker %s has joined already, from %s: this one is a twin", w.id, w.node)
+	case e.phase != running && w.nonce == 0 || w.killed:
+		refuse("ended", "the run is ending: there is nothing to do any more")
+	case int64(j.Slots) > int64(w.slots) && w.nonce == 0:
+		refuse("bad_request", "worker %s was asked for with %d slots, not %d", w.id, w.slots, j.Slots)
+	default:
+		e.accept(req, w, j)
+	}
+}
+
+func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
+	w := e.workers[j.Name]
+	if w != nil && !w.ended && w.sub == nil && w.nonce == j.Nonce {
+		e.accept(req, w, j)
+		return
+	}
+	task, anyTask := e.externalTask(j.Task)
+	switch {
+	case w != nil && w.sub != nil:
+		refuse("bad_request", "%q is the name of a worker that was launched: choose another", j.Name)
+	case w != nil && !w.ended:
+		refuse("twin", "a worker with the name %q has joined already, from %s: this one is a twin", j.Name, w.node)
+	case e.phase != running:
+		refuse("ended", "the run is ending: there is nothing to do any more")
+	case task < 0:
+		refuse("bad_request", "there is no task %q in this run", j.Task)
+	case !anyTask && e.tasks[task].ended:
+		refuse("ended", "task %q has ended: there is nothing to do any more", j.Task)
+	default:
+		w = &worker{id: j.Name, task: int32(task), any: anyTask, slots: int32(j.Slots), bornAt: e.now, answer: never}
+		e.workers[w.id] = w
+		e.enlist(w)
+		e.accept(req, w, j)
+	}
+}
+
+// externalTask finds the task that an external worker serves, -1 if there is none of that name. One that takes any begins
+// with the first task, in the fleet's order, that has something ready, else with the first that has not ended.
+func (e *Engine) externalTask(name string) (task int, anyTask bool) {
+	if name != "" {
+		return e.cfg.Pipeline.Index(name), false
+	}
+	first := 0
+	for i := len(e.tasks) - 1; i >= 0; i-- {
+		if !e.tasks[i].ended {
+			first = i
+		}
+	}
+	for _, i := range e.fleet.Order() {
+		if e.tasks[i].ready > 0 {
+			return i, true
+		}
+	}
+	return first, true
+}
+
+// accept lets a worker in: for the first time, or again.
+func (e *Engine) accept(req uint64, w *worker, j *Join) {
+	if w.nonce == 0 {
+		e.joins++
+		w.nonce, w.number = j.Nonce, e.joins
+		if w.sub != nil && int32(j.Slots) < w.slots { // it has fewer than it was given room for
+			e.fleet.Give(int(w.task), int64(w.slots)-int64(j.Slots))
+			w.slots = int32(j.Slots)
+		}
+		w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
+		w.joinedAt, w.askedAt, w.detached, w.since = e.now, e.now, e.now, e.now
+		if !e.proven[e.tasks[w.task].class] {
+			e.lookAt(e.now + provenAfter)
+		}
+		e.openRow(w)
+		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID)})
+		e.wantCommit = true
+	}
+	w.heard = e.now
+	e.recount(w)
+	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
+	e.emit(Effect{Kind: EffectJoined, Request: req, WorkerID: w.id, Task: w.task})
+}
+
+func (e *Engine) nodeNumber(node string) uint32 {
+	if node == "" {
+		return 0
+	}
+	n, known := e.nodes[node]
+	if !known {
+		n = uint32(len(e.nodes) + 1)
+		e.nodes[node] = n
+	}
+	return n
+}
+
+// attach gives a worker its connection.
+func (e *Engine) attach(ev *Event) {
+	w := e.workers[ev.Worker]
+	if w == nil || w.nonce == 0 || w.nonce != ev.Nonce || w.ended {
+		why := "no such worker has joined"
+		if w != nil {
+			why = "this worker is not the one that joined, or it has ended"
+		}
+		e.emit(Effect{Kind: EffectClose, Session: ev.Session, Text: why})
+		return
+	}
+	if w.session != 0 {
+		delete(e.sessions, w.session)
+		e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker has opened another connection"})
+	}
+	w.session = ev.Session
+	e.sessions[ev.Session] = w
+	e.forgetRequests(w)
+	w.askedAt = e.now
+	e.hear(w)
+
+	gone := e.takeStock(w, ev.Held)
+	e.emit(Effect{Kind: EffectWelcome, Session: w.session, Leases: gone})
+	switch {
+	case w.told == toStop:
+		e.emit(Effect{Kind: EffectStop, Session: w.session, Text: w.toldWhy})
+	case w.told != notTold:
+		e.emit(Effect{Kind: EffectDrain, Session: w.session, Text: w.toldWhy})
+	case e.phase != running:
+		e.tell(w, toLeave, e.why)
+	}
+	e.recount(w)
+}
+
+// takeStock compares what a worker that comes back holds with what it should, and returns what it holds no longer. Leases that
+// it does not name are in doubt until it has had the time to send again what it could not deliver: their results, or their
+// hand-out was lost on the way.
+func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease) {
+	for l := w.first; l != nil; l = l.next {
+		l.doubtful = true
+	}
+	w.doubts = w.held
+	start := len(e.out.leases)
+	for _, h := range held {
+		l := e.leases[h.Lease]
+		if h.Epoch != e.cfg.Epoch || l == nil || l.worker != w {
+			e.out.leases = append(e.out.leases, h.Lease)
+			continue
+		}
+		if l.doubtful {
+			l.doubtful = false
+			w.doubts--
+		}
+	}
+	return e.out.leases[start:len(e.out.leases):len(e.out.leases)]
+}
+
+// settleDoubts takes back what a worker that came back has not named.
+func (e *Engine) settleDoubts(w *worker) {
+	for l := w.first; l != nil && w.doubts > 0; {
+		next := l.next
+		if l.doubtful {
+			w.doubts--
+			l.doubtful = false
+			e.endLease(l, scheduler.Ending{Outcome: scheduler.Recalled}, Use{}, nil)
+		}
+		l = next
+	}
+	w.doubts = 0
+}
+
+// detach notes that a worker's connection has ended.
+func (e *Engine) detach(w *worker, gone bool) {
+	delete(e.sessions, w.session)
+	w.session, w.detached = 0, e.now
+	e.forgetRequests(w)
+	if w.ending {
+		e.endWorker(w, e.endWord(w))
+		return
+	}
+	if w.sub == nil && w.held == 0 && (w.leaving || w.told != notTold) {
+		e.endWorker(w, e.leaveWord(w))
+		return
+	}
+	if w.sub == nil && gone {
+		// What a launcher would say of a worker of its own: the process has ended, and not by our doing.
+		e.reclaim(w, scheduler.Ending{Outcome: scheduler.Lost})
+		e.endWorker(w, "lost")
+		return
+	}
+	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
+	e.recount(w)
+}
+
+// leaving notes that a worker goes away by itself once it has given back all that it holds.
+func (e *Engine) leaving(w *worker, why LeaveReason, f *Failure) {
+	w.leaving, w.leave = true, why
+	if f != nil {
+		w.lastWas = f.Message
+	}
+	e.forgetRequests(w)
+	e.recount(w)
+	e.awaitLeave(w)
+}
+
+// forgetRequests drops what a worker has asked for: it will ask again.
+func (e *Engine) forgetRequests(w *worker) {
+	w.requests = w.requests[:0]
+	e.tasks[w.task].waiting.remove(w)
+}
+
+// tell lets a worker know that it is to go. More urgent words replace others.
+func (e *Engine) tell(w *worker, what told, why string) {
+	if w.told == toStop || w.told != notTold && what != toStop {
+		return
+	}
+	w.told, w.toldWhy = what, why
+	e.forgetRequests(w)
+	if w.session != 0 {
+		kind := EffectDrain
+		if what == toStop {
+			kind = EffectStop
+		}
+		e.emit(Effect{Kind: kind, Session: w.session, Text: why})
+	}
+	e.recount(w)
+	e.awaitLeave(w)
+}
+
+// awaitLeave bounds how long a worker that is to go, and holds nothing, may still be there.
+func (e *Engine) awaitLeave(w *worker) {
+	if (w.told != notTold || w.leaving) && w.held == 0 {
+		w.toldAt = e.now
+		e.lookAt(e.now + e.cfg.Job.Grace)
+	}
+}
+
+// enlist puts a worker among the living.
+func (e *Engine) enlist(w *worker) {
+	w.live = len(e.live)
+	e.live = append(e.live, w)
+	e.peak = max(e.peak, int64(len(e.live)))
+}
+
+// endWorker ends a worker for certain. What it held must have been taken care of, but for what it holds still: that is lost.
+func (e *Engine) endWorker(w *worker, word string) {
+	if w.ended {
+		return
+	}
+	e.reclaim(w, lossOf(w))
+	if w.session != 0 {
+		e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker has ended"})
+		delete(e.sessions, w.session)
+		w.session = 0
+	}
+	e.forgetRequests(w)
+	w.ended, w.ending = true, false
+	e.recount(w)
+	if w.sub != nil {
+		e.fleet.Give(int(w.task), int64(w.slots))
+		w.sub.left--
+		e.judge(w)
+	}
+	e.closeRow(w, word)
+	last := len(e.live) - 1
+	e.live[w.live] = e.live[last]
+	e.live[w.live].live = w.live
+	e.live[last] = nil
+	e.live = e.live[:last]
+	e.demand.dirty = true
+}
+
+// leaveWord is how a worker ended that went away in good order.
+func (e *Engine) leaveWord(w *worker) string {
+	switch {
+	case w.told == toStop, w.told == notTold && w.leaving && w.leave == LeaveSignal:
+		return "stopped"
+	case w.told == toDrain:
+		return "drained"
+	default:
+		return "left"
+	}
+}
+
+// endWord is how a launched worker ended, by what its launcher saw and what it was told.
+func (e *Engine) endWord(w *worker) string {
+	switch w.end.Cause {
+	case launcher.TimeLimit, launcher.Preempted, launcher.NodeFailed, launcher.OutOfMemory:
+		return w.end.Cause.String()
+	}
+	switch {
+	case w.killed:
+		return "killed_by_us"
+	case w.leaving && w.leave == LeaveBroken:
+		return "exited"
+	case w.told != notTold || w.leaving:
+		return e.leaveWord(w)
+	case w.end.Ours:
+		return "killed_by_us"
+	case w.end.Cause == launcher.Signalled:
+		return "signal"
+	default:
+		return "exited"
+	}
+}
+
+// endWords says how a worker ended, for the message of a block that it had.
+func (w *worker) endWords() string { return fleet.Word(w.end) }

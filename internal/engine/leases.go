@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"time"
+
+	"example.org/daisy/scheduler"
+)
+
+// leaseState is where a lease stands. No message says that a block has started: of what a worker holds, the oldest count as
+// started, one for each slot.
+type leaseState uint8
+
+const (
+	parked  leaseState = iota // its slot is taken, but the worker has not been told yet: it waits for the mark
+	ahead                     // in the worker's hands, waiting for a slot
+	started                   // it runs
+	bound                     // its result is known and waits to be durable: neither time nor the worker's death matter any more
+)
+
+// A lease is a block in the hands of a worker.
+type lease struct {
+	handout  scheduler.Handout
+	worker   *worker
+	row      *row
+	state    leaseState
+	recalled bool // asked back
+	doubtful bool // its worker came back without naming it
+	began    time.Duration
+
+	prev, next     *lease // of its worker, oldest first; next also links unused ones
+	earlier, later *lease // of its task's running ones
+
+	// With a result:
+	outcome scheduler.Outcome
+	seq     uint64
+	use     Use
+	at      time.Duration // on the clock of Apply's caller
+	held    time.Duration
+}
+
+// leaseChunk is how many leases are allocated at once.
+const leaseChunk = 256
+
+func (e *Engine) newLease(h scheduler.Handout, w *worker) *lease {
+	if e.spare == nil {
+		chunk := make([]lease, leaseChunk)
+		for i := range chunk {
+			chunk[i].next, e.spare = e.spare, &chunk[i]
+		}
+	}
+	l := e.spare
+	e.spare = l.next
+	*l = lease{handout: h, worker: w, row: w.row}
+	e.leases[h.Lease] = l
+	return l
+}
+
+func (e *Engine) freeLease(l *lease) {
+	delete(e.leases, l.handout.Lease)
+	*l = lease{next: e.spare}
+	e.spare = l
+}
+
+// hold puts a lease into the hands of its worker. The slot of an external worker must have been taken if it starts.
+func (e *Engine) hold(l *lease, told bool) {
+	w := l.worker
+	l.prev = w.last
+	if w.last == nil {
+		w.first = l
+	} else {
+		w.last.next = l
+	}
+	w.last = l
+	w.held++
+	e.inHands++
+	t := &e.tasks[l.handout.Task]
+	switch {
+	case w.started >= w.slots:
+		l.state = ahead
+		t.ahead++
+		if w.unstarted == nil {
+			w.unstarted = l
+		}
+	case told:
+		e.occupy(w, t)
+		e.start(l)
+	default:
+		e.occupy(w, t)
+		l.state = parked
+	}
+}
+
+// occupy takes a slot of a worker.
+func (e *Engine) occupy(w *worker, t *task) {
+	w.started++
+	t.started++
+	t.most = max(t.most, t.started)
+}
+
+// start begins the time of a block.
+func (e *Engine) start(l *lease) {
+	l.state, l.began = started, e.now
+	e.tasks[l.handout.Task].running.add(l)
+	if l.handout.Attempt > 1 {
+		e.sched.Began(l.handout.Lease)
+	}
+}
+
+// drop takes a lease out of its worker's hands and returns how long its slot was taken. The next one of the worker starts.
+func (e *Engine) drop(l *lease) (held time.Duration) {
+	w, t := l.worker, &e.tasks[l.handout.Task]
+	if l.prev == nil {
+		w.first = l.next
+	} else {
+		l.prev.next = l.next
+	}
+	if l.next == nil {
+		w.last = l.prev
+	} else {
+		l.next.prev = l.prev
+	}
+	if w.unstarted == l {
+		w.unstarted = l.next
+	}
+	l.prev, l.next = nil, nil
+	if l.doubtful {
+		l.doubtful = false
+		w.doubts--
+	}
+	w.held--
+	e.inHands--
+	if l.state == ahead {
+		if !l.recalled {
+			t.ahead--
+		}
+	} else {
+		if l.state == started {
+			t.running.remove(l)
+			held = e.now - l.began
+			l.row.busy += held
+		}
+		w.started--
+		t.started--
+		if w.sub == nil {
+			e.fleet.Give(int(l.handout.Task), 1)
+			e.demand.dirty = e.demand.dirty || e.demand.anyStuck
+		}
+		e.startNext(w)
+	}
+	if w.held == 0 {
+		e.awaitLeave(w)
+	}
+	e.recount(w)
+	return held
+}
+
+// startNext starts the oldest block that waits for a slot of its worker.
+func (e *Engine) startNext(w *worker) {
+	l := w.unstarted
+	if l == nil || w.ended {
+		return
+	}
+	task := int(l.handout.Task)
+	if w.sub == nil && !e.fleet.Take(task, 1) {
+		return // another worker was quicker; the block is recalled if there is an idle one
+	}
+	w.unstarted = l.next
+	t := &e.tasks[task]
+	if !l.recalled {
+		t.ahead--
+	}
+	e.occupy(w, t)
+	e.start(l)
+}
+
+// reclaim takes away all that a worker holds. Blocks that have not started were no attempts.
+func (e *Engine) reclaim(w *worker, end scheduler.Ending) {
+	// From the newest, so that none of those that wait starts meanwhile.
+	for l := w.last; l != nil; l = w.last {
+		if l.state == started {
+			e.endLease(l, end, Use{}, nil)
+		} else {
+			e.endLease(l, scheduler.Ending{Outcome: scheduler.Recalled}, Use{}, nil)
+		}
+	}
+}
+
+// A leaseList holds the running leases of a task, oldest first. As the timeout of a task is one number, the oldest is always
+// the next to time out: arming and disarming cost the same whatever the number.
+type leaseList struct{ first, last *lease }
+
+func (q *leaseList) add(l *lease) {
+	l.earlier, l.later = q.last, nil
+	if q.last == nil {
+		q.first = l
+	} else {
+		q.last.later = l
+	}
+	q.last = l
+}
+
+func (q *leaseList) remove(l *lease) {
+	if l.earlier == nil {
+		q.first = l.later
+	} else {
+		l.earlier.later = l.later
+	}
+	if l.later == nil {
+		q.last = l.earlier
+	} else {
+		l.later.earlier = l.earlier
+	}
+	l.earlier, l.later = nil, nil
+}

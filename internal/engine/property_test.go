@@ -1,0 +1,740 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"example.org/daisy/internal/job"
+	"example.org/daisy/launcher"
+	"example.org/daisy/scheduler"
+	"pgregory.net/rapid"
+)
+
+// TestWhateverWorkersDo drives an engine with a shell that delays, drops and repeats messages, commits late, and has workers that
+// die, hang, are stopped, come back and lie; external ones too. After every event the rules of a run are checked; when the
+// faults end, the run must end.
+func TestWhateverWorkersDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newChaos(t)
+		s.apply(Event{Kind: EventTick})
+		for range rapid.IntRange(100, 400).Draw(t, "steps") {
+			if s.e.Finished() {
+				break
+			}
+			s.step()
+		}
+		s.calm()
+	})
+}
+
+type blockKey struct {
+	task  int32
+	block int64
+}
+
+// simWorker is a worker process as the shell knows it.
+type simWorker struct {
+	id           string
+	at           launcher.Worker
+	external     bool
+	slots        int32
+	task         int32
+	nonce        uint64
+	joined, dead bool
+	rejected     bool // the launcher refused its submission
+	ended        bool // its end was reported
+	frozen       bool
+	going        bool // it was told to leave
+	leaves       bool // it has said so
+	session      SessionID
+	request      uint64
+	open         int32
+	seq          uint64
+	held         []scheduler.Lease
+	unacked      []Event
+	unackedAt    map[uint64]uint64 // seq: records when it was first sent
+	answered     bool              // the launcher's answer to its submission is on its way or has come
+}
+
+type chaos struct {
+	t        *rapid.T
+	e        *Engine
+	now      time.Duration
+	fx       Effects
+	workers  []*simWorker
+	session  map[SessionID]*simWorker
+	last     SessionID
+	appended uint64
+	asked    uint64 // a commit was asked for up to here
+	done     uint64 // committed
+	ends     map[blockKey]uint64
+	results  map[scheduler.Lease]uint64 // record of the good result of each lease
+	refused  map[scheduler.Lease]bool   // results that the engine did not want
+	handed   []scheduler.Lease          // all that were ever given to somebody
+	holder   map[scheduler.Lease]*simWorker
+	sender   *simWorker // whose message the engine is at
+	stopped  bool
+	marks    map[int32][][2]uint64 // of each task: record, mark
+	subs     map[string]uint64     // record of each submission
+	tracked  map[blockKey]bool
+	finished int
+	requires []int64 // cpus of a slot by task
+	cpu      int64
+	rejoin   int
+	calming  bool
+	snap     Snapshot
+	wall     int64
+}
+
+func newChaos(t *rapid.T) *chaos {
+	j := testJob()
+	j.MaxFailures = rapid.SampledFrom([]int64{0, 0, 0, 2}).Draw(t, "max_failures")
+	s := &chaos{t: t, session: map[SessionID]*simWorker{}, ends: map[blockKey]uint64{}, results: map[scheduler.Lease]uint64{}, refused: map[scheduler.Lease]bool{}, holder: map[scheduler.Lease]*simWorker{}, marks: map[int32][][2]uint64{}, subs: map[string]uint64{}, tracked: map[blockKey]bool{}}
+	s.wall = rapid.SampledFrom([]int64{1e6, 1e9}).Draw(t, "block time")
+	s.cpu = rapid.Int64Range(2, 6).Draw(t, "cpu")
+	n := rapid.IntRange(1, 4).Draw(t, "tasks")
+	blocks := rapid.Int64Range(1, 200).Draw(t, "blocks")
+	for i := range n {
+		slots := rapid.IntRange(1, 2).Draw(t, "slots")
+		need := rapid.Int64Range(1, 2).Draw(t, "requires")
+		task := job.Task{ID: fmt.Sprint("t", i), Grid: line1D(&testing.T{}, blocks), Slots: slots, Requires: cpus(float64(need)),
+			MaxRetries: rapid.IntRange(0, 2).Draw(t, "retries"), MaxLost: 3, MaxWorkerRestarts: rapid.IntRange(2, 10).Draw(t, "restarts"),
+			MaxWorkers: rapid.SampledFrom([]int64{0, 0, 1, 3}).Draw(t, "max_workers"), Timeout: rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "timeout"),
+			RetryBackoff: rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "backoff"), Runner: job.Runner{Kind: job.RunnerCommand},
+			Env: rapid.SampledFrom([][]string{nil, nil, {"A=1"}}).Draw(t, "env")}
+		if i > 0 && rapid.Bool().Draw(t, "chained") {
+			task.After = []string{fmt.Sprint("t", rapid.IntRange(0, i-1).Draw(t, "after"))}
+		}
+		j.Tasks = append(j.Tasks, task)
+	}
+	p, err := j.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range p.Tasks() {
+		s.requires = append(s.requires, j.Task(task.ID).Requires.Get("cpu"))
+	}
+	s.e, err = New(Config{Job: j, Pipeline: p, Launcher: localProperties(), Epoch: 1, Budget: cpus(float64(s.cpu))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// apply hands an event over, takes the effects in and checks the rules.
+func (s *chaos) apply(ev Event) {
+	s.e.Apply(s.now, &ev, &s.fx)
+	list := append([]Effect(nil), s.fx.List...)
+	for i := range list {
+		s.effect(&list[i])
+	}
+	s.fx.Reset()
+	s.check()
+}
+
+func (s *chaos) effect(f *Effect) {
+	if s.finished > 0 && f.Kind != EffectCommit {
+		s.t.Fatalf("an effect of kind %d after the end", f.Kind)
+	}
+	w := s.session[f.Session]
+	switch f.Kind {
+	case EffectAppend:
+		s.appended++
+		r, err := DecodeRecord(f.Record)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		switch r.Kind {
+		case RecordEnd:
+			if r.Outcome <= uint8(scheduler.Skipped) {
+				if s.ends[blockKey{r.Task, r.Block}] != 0 {
+					s.t.Fatalf("two good ends of block %d of task %d in the journal", r.Block, r.Task)
+				}
+				if s.holder[scheduler.Lease(r.Lease)] != s.sender || s.sender == nil {
+					s.t.Fatalf("block %d of task %d was ended by a worker that did not hold it", r.Block, r.Task)
+				}
+				s.ends[blockKey{r.Task, r.Block}] = s.appended
+				s.results[scheduler.Lease(r.Lease)] = s.appended
+			}
+		case RecordMark:
+			s.marks[r.Task] = append(s.marks[r.Task], [2]uint64{s.appended, uint64(r.Block)})
+		case RecordSubmission:
+			s.subs[r.ID] = s.appended
+		}
+	case EffectCommit:
+		s.asked = s.appended
+	case EffectTrack:
+		if k := (blockKey{f.Task, f.Block}); f.Done {
+			if s.tracked[k] {
+				s.t.Fatalf("block %v counted twice", k)
+			}
+			if s.ends[k] == 0 || s.ends[k] > s.done {
+				s.t.Fatalf("block %v counted before it was durable", k)
+			}
+			s.tracked[k] = true
+		}
+	case EffectSubmit:
+		if s.subs[f.Submit.Tag] == 0 || s.subs[f.Submit.Tag] > s.done {
+			s.t.Fatalf("submission %s before its record was durable", f.Submit.Tag)
+		}
+		for i := range f.Submit.Count {
+			at := launcher.Worker{Tag: f.Submit.Tag, Element: i}
+			s.workers = append(s.workers, &simWorker{id: at.String(), at: at, slots: int32(f.Submit.Slots), task: f.Submit.Task, nonce: 1, unackedAt: map[uint64]uint64{}})
+		}
+	case EffectRefused:
+		if f.Request == 0 {
+			s.refused[f.Lease] = true
+		}
+	case EffectBlocks:
+		if s.stopped {
+			s.t.Fatal("blocks are handed out after the run was told to stop")
+		}
+		for _, h := range f.Handouts {
+			s.mayRun(h)
+			if w != nil {
+				w.held = append(w.held, h.Lease)
+				s.handed = append(s.handed, h.Lease)
+				s.holder[h.Lease] = w
+			}
+		}
+		if w != nil {
+			w.open--
+			w.task = f.Task
+		}
+	case EffectAcknowledge:
+		for w != nil && len(w.unacked) > 0 && w.unacked[0].Seq <= f.Seq {
+			// What is acknowledged is forgotten by the worker: whenever the shell crashes, it must be among the durable records.
+			if u := w.unacked[0]; u.Outcome <= scheduler.Skipped && !s.refused[u.Lease] && (s.results[u.Lease] == 0 || s.results[u.Lease] > s.done) {
+				s.t.Fatalf("%s: release %d acknowledged before it was durable", w.id, u.Seq)
+			}
+			w.unacked = w.unacked[1:]
+		}
+	case EffectWelcome, EffectKillBlock:
+		// A block that cannot be killed in time ends later, and its result is late.
+		if w != nil && (f.Kind == EffectWelcome || rapid.Bool().Draw(s.t, "killed in time")) {
+			for _, l := range f.Leases {
+				w.drop(l)
+			}
+			w.drop(f.Lease)
+		}
+	case EffectRecall:
+		for _, l := range f.Leases {
+			if w != nil && rapid.Bool().Draw(s.t, "not started") {
+				w.later(s, l, scheduler.Recalled)
+			}
+		}
+	case EffectReassign:
+		if w != nil {
+			w.task = f.Task
+		}
+	case EffectDrain, EffectStop:
+		if w != nil {
+			w.going = true
+		}
+	case EffectClose:
+		if w != nil {
+			delete(s.session, f.Session)
+			if w.session == f.Session {
+				w.session, w.open = 0, 0
+			}
+		}
+	case EffectKill:
+		for _, at := range f.Workers {
+			for _, w := range s.workers {
+				if w.at == at && !w.external {
+					w.dead = true
+				}
+			}
+		}
+	case EffectCancel:
+		for _, at := range f.Workers {
+			for _, w := range s.workers {
+				if w.at == at && !w.external && !w.joined {
+					w.dead = true
+				}
+			}
+		}
+	case EffectFinished:
+		s.finished++
+	}
+}
+
+// mayRun checks that what a block needs has succeeded durably, and that the durable mark is above it.
+func (s *chaos) mayRun(h scheduler.Handout) {
+	for _, u := range s.e.cfg.Pipeline.Upstream(int(h.Task)) {
+		if !s.tracked[blockKey{int32(u), h.Block}] {
+			s.t.Fatalf("block %d of task %d was handed out before block %d of task %d was durable", h.Block, h.Task, h.Block, u)
+		}
+	}
+	for _, m := range s.marks[h.Task] {
+		if m[0] <= s.done && uint64(h.Block) < m[1] {
+			return
+		}
+	}
+	s.t.Fatalf("block %d of task %d was handed out above the durable mark", h.Block, h.Task)
+}
+
+func (w *simWorker) drop(l scheduler.Lease) bool {
+	for i := range w.held {
+		if w.held[i] == l {
+			w.held = append(w.held[:i], w.held[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// later notes a release, to be sent when the worker acts next.
+func (w *simWorker) later(s *chaos, l scheduler.Lease, o scheduler.Outcome) {
+	if !w.drop(l) {
+		return
+	}
+	w.seq++
+	w.unacked = append(w.unacked, Event{Kind: EventRelease, Seq: w.seq, Epoch: 1, Lease: l, Outcome: o, Use: Use{WallNanos: s.wall}})
+}
+
+// check looks at the rules that hold after every event.
+func (s *chaos) check() {
+	e := s.e
+	used := int64(0)
+	slots := make([]int64, len(e.tasks))
+	for _, w := range e.live {
+		n := int64(w.slots)
+		if w.sub == nil {
+			n = int64(w.started)
+		}
+		used += n * s.requires[w.task]
+		slots[w.task] += n
+	}
+	if used > s.cpu*1000 {
+		s.t.Fatalf("the budget is exceeded: %d of %d", used, s.cpu*1000)
+	}
+	s.checkShell()
+	e.Snapshot(&s.snap)
+	processed, failures := make([]int64, len(e.tasks)), make([]int64, len(e.tasks))
+	for _, w := range s.snap.Workers {
+		processed[w.Task] += w.Processed
+		failures[w.Task] += w.Failed
+	}
+	for i := range e.tasks {
+		t := &e.tasks[i]
+		c := e.sched.Tally(i)
+		if c.Total != c.Waiting+c.Ready+c.Leased+c.Success+c.Skipped+c.Failed+c.Orphaned+c.Abandoned {
+			s.t.Fatalf("task %d does not add up: %+v", i, c)
+		}
+		if processed[i] != c.Processed || c.Processed != c.Success+failures[i] {
+			s.t.Fatalf("task %d: its workers processed %d (%d failed), the task %+v", i, processed[i], failures[i], c)
+		}
+		if m := t.spec.MaxWorkers; m > 0 && slots[i] > m {
+			s.t.Fatalf("task %d has %d slots, max_workers is %d", i, slots[i], m)
+		}
+		if slots[i] != e.fleet.Slots(i) {
+			s.t.Fatalf("task %d has %d slots, the fleet counts %d", i, slots[i], e.fleet.Slots(i))
+		}
+		if c.Success > int64(c.Total) || t.started < 0 || t.covers < 0 || t.ahead < 0 || t.results < 0 {
+			s.t.Fatalf("task %d: %+v", i, *t)
+		}
+	}
+	if at, ok := e.Next(); ok && at < s.now && e.phase != finished {
+		s.t.Fatalf("the next deadline %v is before %v", at, s.now)
+	}
+	if e.phase == running && !e.more {
+		s.checkIdle()
+	}
+}
+
+// checkShell counts what was submitted and has not ended as the shell knows it, which asks the engine nothing.
+func (s *chaos) checkShell() {
+	used, slots := int64(0), make([]int64, len(s.requires))
+	for _, w := range s.workers {
+		if !w.external && !w.ended && !w.rejected {
+			used += int64(w.slots) * s.requires[w.task]
+			slots[w.task] += int64(w.slots)
+		}
+	}
+	if used > s.cpu*1000 {
+		s.t.Fatalf("the workers that were submitted and have not ended take %d of the budget %d", used, s.cpu*1000)
+	}
+	for i, n := range slots {
+		if m := s.e.tasks[i].spec.MaxWorkers; m > 0 && n > m {
+			s.t.Fatalf("task %d: the workers that were submitted and have not ended have %d slots, max_workers is %d", i, n, m)
+		}
+	}
+}
+
+// checkIdle: never a ready block without a slot, and free budget or an idle worker that could make room.
+func (s *chaos) checkIdle() {
+	e := s.e
+	for i := range e.tasks {
+		t := &e.tasks[i]
+		if t.ended || t.ready <= t.covers || t.brake.Tripped() || t.pauseTo > e.now || e.startsLeft() == 0 {
+			continue
+		}
+		if e.fleet.Room(i) > 0 {
+			s.t.Fatalf("task %d has need and room, and no worker was asked for", i)
+		}
+		if m := t.spec.MaxWorkers; m > 0 && e.fleet.Slots(i) >= m {
+			continue
+		}
+		leaving := int64(0)
+		for j := range e.tasks {
+			leaving += e.tasks[j].leaving * s.requires[j]
+		}
+		if leaving > 0 {
+			continue // room is being made
+		}
+		free := e.fleet.Budget().Free().Get("cpu")
+		for _, w := range e.live {
+			if w.sub != nil && w.share.idle == 1 && e.tasks[w.task].ready == 0 && int(w.task) != i && free+int64(w.slots)*s.requires[w.task] >= s.requires[i] {
+				s.t.Fatalf("task %d has need and worker %s is idle", i, w.id)
+			}
+		}
+	}
+}
+
+// step is one thing that happens.
+func (s *chaos) step() {
+	switch rapid.IntRange(0, 11).Draw(s.t, "step") {
+	case 0:
+		s.commit(rapid.Bool().Draw(s.t, "in part"))
+	case 1:
+		s.pass(time.Duration(rapid.Int64Range(1, int64(40*time.Second)).Draw(s.t, "time")))
+	case 2:
+		if rapid.IntRange(0, 9).Draw(s.t, "external") == 0 {
+			task := int32(rapid.IntRange(0, len(s.requires)-1).Draw(s.t, "task"))
+			s.rejoin++
+			s.workers = append(s.workers, &simWorker{id: fmt.Sprint("x", s.rejoin), external: true, slots: 2, task: task, nonce: 5, unackedAt: map[uint64]uint64{}})
+		}
+	case 3:
+		s.e.Snapshot(&s.snap)
+		if len(s.e.submissions) > 0 && rapid.IntRange(0, 9).Draw(s.t, "refuse") == 0 {
+			s.refuse()
+		}
+		if rapid.IntRange(0, 39).Draw(s.t, "stop") == 0 {
+			s.stopped = true
+			s.apply(Event{Kind: EventStop, Stop: StopKind(rapid.IntRange(0, 3).Draw(s.t, "kind")), Text: "told to"})
+		}
+	case 4:
+		s.hear()
+	default:
+		if len(s.workers) > 0 {
+			s.act(s.workers[rapid.IntRange(0, len(s.workers)-1).Draw(s.t, "worker")])
+		}
+	}
+	s.deliver()
+}
+
+// hear has the launcher say something: its answer to a submission, refusals too, or what it saw of a worker, late.
+func (s *chaos) hear() {
+	if len(s.workers) == 0 {
+		return
+	}
+	w := s.workers[rapid.IntRange(0, len(s.workers)-1).Draw(s.t, "heard of")]
+	if w.external || w.ended {
+		return
+	}
+	if !w.answered {
+		refusal := ""
+		fresh := true
+		for _, o := range s.workers {
+			if o.at.Tag == w.at.Tag && !o.external {
+				fresh = fresh && !o.joined && !o.dead && !o.ended
+			}
+		}
+		if fresh && rapid.IntRange(0, 3).Draw(s.t, "refused") == 0 {
+			refusal = "no"
+		}
+		for _, o := range s.workers {
+			if o.at.Tag == w.at.Tag && !o.external {
+				o.answered = true
+				if refusal != "" {
+					o.rejected, o.dead, o.ended = true, true, true
+				}
+			}
+		}
+		s.apply(Event{Kind: EventSubmitted, Tag: w.at.Tag, Text: refusal})
+		return
+	}
+	state := rapid.SampledFrom([]launcher.State{launcher.Unknown, launcher.Pending, launcher.Running}).Draw(s.t, "state")
+	s.apply(Event{Kind: EventStatus, Status: &launcher.Status{Worker: w.at, State: state}})
+}
+
+// refuse has the launcher refuse a submission of which nothing has started.
+func (s *chaos) refuse() {
+	for _, w := range s.workers {
+		if w.external || w.joined || w.dead || w.at.Element != 0 {
+			continue
+		}
+		for _, other := range s.workers {
+			if other.at.Tag == w.at.Tag && !other.external && (other.joined || other.dead) {
+				return
+			}
+		}
+		for _, other := range s.workers {
+			if other.at.Tag == w.at.Tag && !other.external {
+				other.dead, other.ended = true, true
+			}
+		}
+		s.apply(Event{Kind: EventSubmitted, Tag: w.at.Tag, Text: "no"})
+		return
+	}
+}
+
+// commit makes records durable, late and perhaps not all.
+func (s *chaos) commit(part bool) {
+	upTo := s.asked
+	if part && upTo > s.done {
+		upTo = s.done + 1
+	}
+	if upTo > s.done {
+		s.done = upTo
+		s.apply(Event{Kind: EventCommitted, UpTo: upTo})
+	}
+}
+
+// pass lets time pass, with ticks where they are due, once in a while too late.
+func (s *chaos) pass(d time.Duration) {
+	if rapid.IntRange(0, 9).Draw(s.t, "stall") == 0 && !s.calming { // nobody was there in time
+		s.now += d
+		s.apply(Event{Kind: EventTick})
+		return
+	}
+	end := s.now + d
+	for range 100 {
+		at, ok := s.e.Next()
+		if !ok || at > end {
+			break
+		}
+		s.now = max(s.now, at)
+		s.apply(Event{Kind: EventTick})
+	}
+	s.now = end
+	s.apply(Event{Kind: EventTick})
+}
+
+// deliver reports deaths.
+func (s *chaos) deliver() {
+	for _, w := range s.workers {
+		if w.dead && !w.ended && (s.calming || rapid.Bool().Draw(s.t, "reported")) {
+			w.ended = true
+			if w.external {
+				s.lose(w, rapid.Bool().Draw(s.t, "seen to be gone"))
+				continue
+			}
+			end := launcher.End{Cause: launcher.Signalled, Signal: 9}
+			s.apply(Event{Kind: EventStatus, Status: &launcher.Status{Worker: w.at, State: launcher.Ended, End: end}})
+			s.drop(w)
+		}
+	}
+}
+
+// drop ends a connection.
+func (s *chaos) drop(w *simWorker) { s.lose(w, false) }
+
+// lose ends a connection, and perhaps it is known that the process is gone too.
+func (s *chaos) lose(w *simWorker, gone bool) {
+	if w.session != 0 {
+		id := w.session
+		delete(s.session, id)
+		w.session, w.open = 0, 0
+		s.apply(Event{Kind: EventDetach, Session: id, Gone: gone})
+	}
+}
+
+// act has a worker do something.
+func (s *chaos) act(w *simWorker) {
+	if w.dead || w.frozen && !s.calming {
+		if rapid.IntRange(0, 5).Draw(s.t, "thaw") == 0 {
+			w.frozen = false
+		}
+		return
+	}
+	switch {
+	case !w.joined:
+		s.join(w)
+		return
+	case w.session == 0:
+		s.attach(w)
+		return
+	}
+	choice := rapid.IntRange(0, 13).Draw(s.t, "act")
+	switch {
+	case choice == 0:
+		w.dead = true
+	case choice == 1:
+		w.frozen = true
+	case choice == 2:
+		s.drop(w)
+	case choice == 3 && len(w.unacked) > 0: // sent twice
+		s.send(w, w.unacked[0])
+	case choice == 4: // a lease that it has no longer, or never had
+		lease := scheduler.Lease(1 << 40)
+		if len(s.handed) > 0 {
+			lease = rapid.SampledFrom(s.handed).Draw(s.t, "lease")
+		}
+		s.flush(w)
+		if !slices.Contains(w.held, lease) {
+			w.seq++
+			s.send(w, Event{Kind: EventRelease, Seq: w.seq, Epoch: 1, Lease: lease, Outcome: scheduler.Outcome(rapid.SampledFrom([]int{0, 2}).Draw(s.t, "claims"))})
+		}
+	case choice == 5:
+		s.send(w, Event{Kind: EventHeartbeat})
+	case choice == 6 && !w.leaves:
+		w.leaves, w.open = true, 0
+		s.send(w, Event{Kind: EventLeaving, Leave: LeaveDone})
+	case choice < 10 && len(w.held) > 0:
+		s.finishBlock(w, scheduler.Outcome(rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7}).Draw(s.t, "outcome")))
+	default:
+		s.behave(w)
+	}
+}
+
+func (s *chaos) finishBlock(w *simWorker, o scheduler.Outcome) {
+	w.later(s, w.held[0], o)
+	s.flush(w)
+}
+
+// flush sends what has not been sent.
+func (s *chaos) flush(w *simWorker) {
+	for _, ev := range append([]Event(nil), w.unacked...) {
+		if _, sent := w.unackedAt[ev.Seq]; !sent {
+			s.send(w, ev)
+		}
+	}
+}
+
+func (s *chaos) send(w *simWorker, ev Event) {
+	if w.session == 0 {
+		return
+	}
+	ev.Session = w.session
+	if ev.Kind == EventRelease {
+		w.unackedAt[ev.Seq] = s.appended
+	}
+	s.sender = w
+	s.apply(ev)
+	s.sender = nil
+}
+
+// behave is what a good worker does.
+func (s *chaos) behave(w *simWorker) {
+	s.flush(w)
+	switch {
+	case w.session == 0:
+	case len(w.held) > 0 && (int32(len(w.held)) >= w.slots || s.calming):
+		s.finishBlock(w, scheduler.Success)
+	case w.going || w.leaves:
+		if len(w.held) == 0 && len(w.unacked) == 0 {
+			w.dead = true
+		}
+	case w.open == 0:
+		w.open++
+		w.request++
+		s.send(w, Event{Kind: EventAcquire, Request: w.request, N: rapid.Int32Range(1, 16).Draw(s.t, "n")})
+	default:
+		s.send(w, Event{Kind: EventHeartbeat})
+	}
+}
+
+func (s *chaos) join(w *simWorker) {
+	j := &Join{Tag: w.at.Tag, Element: w.at.Element, Nonce: w.nonce, Slots: int(w.slots), Node: "here"}
+	if w.external {
+		j.Name, j.Tag = w.id, ""
+		if rapid.Bool().Draw(s.t, "one task") {
+			j.Task = s.e.tasks[w.task].spec.ID
+		}
+	}
+	s.apply(Event{Kind: EventJoin, Request: 1, Join: j})
+	known := s.e.workers[w.id]
+	if known == nil || known.nonce != w.nonce || known.ended {
+		w.dead = true // refused
+		return
+	}
+	w.joined = true
+}
+
+func (s *chaos) attach(w *simWorker) {
+	s.last++
+	w.session, w.open = s.last, 0
+	s.session[s.last] = w
+	ev := Event{Kind: EventAttach, Session: s.last, Worker: w.id, Nonce: w.nonce}
+	for _, l := range w.held {
+		ev.Held = append(ev.Held, Held{Epoch: 1, Lease: l})
+	}
+	resend := append([]Event(nil), w.unacked...)
+	for _, u := range resend {
+		ev.Held = append(ev.Held, Held{Epoch: 1, Lease: u.Lease})
+	}
+	s.apply(ev)
+	for _, u := range resend {
+		s.send(w, u)
+	}
+	if w.leaves {
+		s.send(w, Event{Kind: EventLeaving, Leave: LeaveDone})
+	}
+	if w.session == 0 && s.e.workers[w.id].ended {
+		w.dead = true // it was sent away for good
+	}
+}
+
+// calm ends the faults: from now on everything works, and the run must end.
+func (s *chaos) calm() {
+	s.calming = true
+	for range 5000 {
+		s.e.Snapshot(&s.snap)
+		if s.e.Finished() {
+			break
+		}
+		s.commit(false)
+		for _, w := range append([]*simWorker(nil), s.workers...) {
+			w.frozen = false
+			switch {
+			case w.dead:
+			case !w.joined:
+				s.join(w)
+			case w.session == 0:
+				s.attach(w)
+			default:
+				s.behave(w)
+			}
+		}
+		s.deliver()
+		s.pass(500 * time.Millisecond)
+	}
+	if !s.e.Finished() || s.finished != 1 {
+		var snap Snapshot
+		s.e.Snapshot(&snap)
+		s.t.Fatalf("the run does not end (finished %d): phase %d, %+v", s.finished, s.e.phase, snap)
+	}
+	s.last = 0
+	var snap Snapshot
+	s.e.Snapshot(&snap)
+	processed, failed := make([]int64, len(snap.Tasks)), int64(0)
+	for _, w := range snap.Workers {
+		processed[w.Task] += w.Processed
+		failed += w.Failed
+		if w.End == "" || w.Busy < 0 || w.Idle < 0 {
+			s.t.Fatalf("a worker after the end: %+v", w)
+		}
+	}
+	for i, t := range snap.Tasks {
+		c := t.Tally
+		if c.Waiting+c.Ready+c.Leased != 0 {
+			s.t.Fatalf("task %d after the end: %+v", i, c)
+		}
+		if processed[i] != c.Processed {
+			s.t.Fatalf("task %d: workers processed %d, the task %d", i, processed[i], c.Processed)
+		}
+		success := int64(0)
+		for k := range s.tracked {
+			if int(k.task) == i {
+				success++
+			}
+		}
+		if success != c.Success+t.SkippedByCheck || c.Skipped != t.SkippedByCheck {
+			s.t.Fatalf("task %d: %d blocks were tracked as done: %+v, %d skipped by check", i, success, c, t.SkippedByCheck)
+		}
+	}
+}

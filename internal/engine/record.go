@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"fmt"
+
+	"example.org/daisy/scheduler"
+)
+
+// RecordVersion is the version of the format of records.
+const RecordVersion = 1
+
+// RecordKind says which fields of a Record count. The numbers are part of the format.
+type RecordKind uint8
+
+const (
+	// RecordStart begins an epoch: Epoch, Tasks.
+	RecordStart RecordKind = 1
+	// RecordSubmission is written before the launcher is asked: ID (its tag), Task, Count, Slots.
+	RecordSubmission RecordKind = 2
+	// RecordAccepted is the launcher's answer: ID, Text ("" = accepted, else why not).
+	RecordAccepted RecordKind = 3
+	// RecordJoin: a worker has joined: Worker (its number), ID, Nonce, Task, Count (its slots), Text (its node), PID.
+	RecordJoin RecordKind = 4
+	// RecordEnd is the end of an attempt: Task, Block, Lease, Attempt, Worker, Outcome, Blameless, Use.
+	RecordEnd RecordKind = 5
+	// RecordTaskEnd: a task has ended: Task, State, Tally.
+	RecordTaskEnd RecordKind = 6
+	// RecordMark: no block of Task from Block on has been handed out.
+	RecordMark RecordKind = 7
+	// RecordHandout: a block was given to a worker of this process: Task, Block, Lease, Attempt, Worker.
+	RecordHandout RecordKind = 8
+	// RecordCheckpoint: where a task stood: Task, State, Tally.
+	RecordCheckpoint RecordKind = 9
+	// RecordRunEnd: the run has ended: State, Text.
+	RecordRunEnd RecordKind = 10
+)
+
+// A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
+// the kind's comment names them: integers as unsigned varints (Nonce as 8 bytes, big-endian; Outcome, State and Blameless as one
+// byte), strings and lists with their length before them.
+type Record struct {
+	Kind      RecordKind
+	Outcome   uint8 // a scheduler.Outcome
+	State     uint8 // a scheduler.TaskState or a RunState
+	Blameless bool
+	Task      int32
+	Attempt   int32
+	Worker    uint32
+	Epoch     uint64
+	Block     int64
+	Lease     uint64
+	Count     int64
+	Slots     int64
+	Nonce     uint64
+	PID       int64
+	Use       Use
+	ID        string
+	Text      string
+	Tasks     []TaskRecord
+	Tally     scheduler.Tally
+}
+
+// A TaskRecord names a task and says how many blocks it has.
+type TaskRecord struct {
+	ID     string
+	Blocks int64
+}
+
+// fields visits the fields of a record's kind in their order. Appending and decoding are the same walk, so that they cannot
+// disagree. It is false for an unknown kind.
+func (r *Record) fields(c *coder) bool {
+	switch r.Kind {
+	case RecordStart:
+		c.uint64(&r.Epoch)
+		n := uint64(len(r.Tasks))
+		for c.uint64(&n); uint64(len(r.Tasks)) < n && c.reading && c.err == nil; {
+			r.Tasks = append(r.Tasks, TaskRecord{}) // one at a time: a false length ends with the bytes
+			c.taskRecord(&r.Tasks[len(r.Tasks)-1])
+		}
+		for i := 0; i < len(r.Tasks) && !c.reading; i++ {
+			c.taskRecord(&r.Tasks[i])
+		}
+	case RecordSubmission:
+		c.string(&r.ID)
+		c.int32(&r.Task)
+		c.int64(&r.Count)
+		c.int64(&r.Slots)
+	case RecordAccepted:
+		c.string(&r.ID)
+		c.string(&r.Text)
+	case RecordJoin:
+		c.uint32(&r.Worker)
+		c.string(&r.ID)
+		c.fixed(&r.Nonce)
+		c.int32(&r.Task)
+		c.int64(&r.Count)
+		c.string(&r.Text)
+		c.int64(&r.PID)
+	case RecordEnd:
+		r.handout(c)
+		c.byte(&r.Outcome)
+		c.bool(&r.Blameless)
+		c.int64(&r.Use.WallNanos)
+		c.int64(&r.Use.CPUNanos)
+		c.int64(&r.Use.PeakRSSBytes)
+	case RecordTaskEnd, RecordCheckpoint:
+		c.int32(&r.Task)
+		c.byte(&r.State)
+		for _, n := range tallyFields(&r.Tally) {
+			c.int64(n)
+		}
+	case RecordMark:
+		c.int32(&r.Task)
+		c.int64(&r.Block)
+	case RecordHandout:
+		r.handout(c)
+	case RecordRunEnd:
+		c.byte(&r.State)
+		c.string(&r.Text)
+	default:
+		return false
+	}
+	return true
+}
+
+func (c *coder) taskRecord(t *TaskRecord) {
+	c.string(&t.ID)
+	c.int64(&t.Blocks)
+}
+
+func (r *Record) handout(c *coder) {
+	c.int32(&r.Task)
+	c.int64(&r.Block)
+	c.uint64(&r.Lease)
+	c.int32(&r.Attempt)
+	c.uint32(&r.Worker)
+}
+
+func tallyFields(t *scheduler.Tally) [15]*int64 {
+	return [...]*int64{&t.Total, &t.Waiting, &t.Ready, &t.Leased, &t.Success, &t.Skipped, &t.Failed, &t.Orphaned, &t.Abandoned,
+		&t.Processed, &t.Retries, &t.TimedOut, &t.Lost, &t.Returned, &t.OutOfMemory}
+}
+
+// Append appends the bytes of a record.
+func (r *Record) Append(dst []byte) []byte {
+	c := coder{buf: append(dst, RecordVersion, byte(r.Kind))}
+	r.fields(&c)
+	return c.buf
+}
+
+// DecodeRecord reads a record. It is an error if the bytes are of another version, of an unknown kind, too few or too many.
+func DecodeRecord(b []byte) (Record, error) {
+	var r Record
+	if len(b) < 2 {
+		return r, fmt.Errorf("a record of %d bytes: it needs at least 2", len(b))
+	}
+	if b[0] != RecordVersion {
+		return r, fmt.Errorf("a record of version %d: this program reads version %d", b[0], RecordVersion)
+	}
+	r.Kind = RecordKind(b[1])
+	c := coder{buf: b[2:], reading: true}
+	if !r.fields(&c) {
+		return Record{}, fmt.Errorf("a record of the unknown kind %d", b[1])
+	}
+	if c.err == nil && len(c.buf) > 0 {
+		c.err = fmt.Errorf("%d bytes too many", len(c.buf))
+	}
+	if c.err != nil {
+		return Record{}, fmt.Errorf("a record of kind %d: %w", b[1], c.err)
+	}
+	return r, nil
+}

@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"example.org/daisy/scheduler"
+	"github.com/google/go-cmp/cmp"
+)
+
+// records has one record of each kind, with its bytes: the format on disk.
+var records = []struct {
+	bytes  string
+	record Record
+}{
+	{"01 01 03 02 01 61 0a 01 62 00", Record{Kind: RecordStart, Epoch: 3, Tasks: []TaskRecord{{"a", 10}, {"b", 0}}}},
+	{"01 02 01 37 01 04 02", Record{Kind: RecordSubmission, ID: "7", Task: 1, Count: 4, Slots: 2}},
+	{"01 03 01 37 02 6e 6f", Record{Kind: RecordAccepted, ID: "7", Text: "no"}},
+	{"01 04 05 03 37 2e 31 0102030405060708 01 02 01 6e 90 4e", Record{Kind: RecordJoin, Worker: 5, ID: "7.1", Nonce: 0x0102030405060708, Task: 1, Count: 2, Text: "n", PID: 10000}},
+	{"01 05 01 ac 02 81 80 80 08 02 05 05 01 e8 07 00 80 20", Record{Kind: RecordEnd, Task: 1, Block: 300, Lease: 1<<24 + 1, Attempt: 2, Worker: 5,
+		Outcome: uint8(scheduler.Lost), Blameless: true, Use: Use{WallNanos: 1000, PeakRSSBytes: 4096}}},
+	{"01 06 01 01 0f 00 00 00 05 01 02 03 04 07 06 08 09 0a 0b", Record{Kind: RecordTaskEnd, Task: 1, State: 1, Tally: scheduler.Tally{Total: 15, Success: 5,
+		Skipped: 1, Failed: 2, Orphaned: 3, Abandoned: 4, Processed: 7, Retries: 6, TimedOut: 8, Lost: 9, Returned: 10, OutOfMemory: 11}}},
+	{"01 07 02 80 08", Record{Kind: RecordMark, Task: 2, Block: 1024}},
+	{"01 08 00 07 03 01 02", Record{Kind: RecordHandout, Block: 7, Lease: 3, Attempt: 1, Worker: 2}},
+	{"01 09 00 00 03 01 01 01 00 00 00 00 00 00 00 00 00 00 00", Record{Kind: RecordCheckpoint, Tally: scheduler.Tally{Total: 3, Waiting: 1, Ready: 1, Leased: 1}}},
+	{"01 0a 03 03 77 68 79", Record{Kind: RecordRunEnd, State: uint8(RunStopped), Text: "why"}},
+}
+
+func TestGoldenBytesOfRecords(t *testing.T) {
+	for _, c := range records {
+		want := strings.ReplaceAll(c.bytes, " ", "")
+		if got := hex.EncodeToString(c.record.Append(nil)); got != want {
+			t.Errorf("kind %d: got %s, want %s", c.record.Kind, got, want)
+		}
+		raw, err := hex.DecodeString(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := DecodeRecord(raw)
+		if err != nil {
+			t.Errorf("kind %d: %v", c.record.Kind, err)
+		} else if d := cmp.Diff(c.record, got); d != "" {
+			t.Errorf("kind %d: (-want +got)\n%s", c.record.Kind, d)
+		}
+	}
+}
+
+func TestARecordThatIsNotWholeIsRefused(t *testing.T) {
+	for _, c := range records {
+		raw := c.record.Append(nil)
+		for n := range raw {
+			if _, err := DecodeRecord(raw[:n]); err == nil {
+				t.Errorf("kind %d: no error for the first %d of %d bytes", c.record.Kind, n, len(raw))
+			}
+		}
+		if _, err := DecodeRecord(append(raw, 0)); err == nil {
+			t.Errorf("kind %d: no error for a byte too many", c.record.Kind)
+		}
+	}
+	for _, c := range []struct{ bytes, want string }{
+		{"0207", "a record of version 2: this program reads version 1"},
+		{"0163", "a record of the unknown kind 99"},
+		{"010203", "a record of kind 2: it ends too early"},
+		{"0107ffffffffff0f00", "a record of kind 7: a number is too large"},
+	} {
+		raw, _ := hex.DecodeString(c.bytes)
+		if _, err := DecodeRecord(raw); err == nil || err.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", c.bytes, err, c.want)
+		}
+	}
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	for _, c := range records {
+		f.Add(c.record.Append(nil))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := DecodeRecord(raw)
+		if err != nil {
+			return
+		}
+		again, err := DecodeRecord(r.Append(nil))
+		if err != nil {
+			t.Fatalf("what was read cannot be read again: %v", err)
+		}
+		if d := cmp.Diff(r, again); d != "" {
+			t.Fatal(d)
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"example.org/daisy/internal/units"
+	"example.org/daisy/scheduler"
+)
+
+// waits says what a task waits for, "" if it runs or has ended.
+func (e *Engine) waits(i int) string {
+	t := &e.tasks[i]
+	if e.sched.State(i) != scheduler.Running {
+		return ""
+	}
+	if e.phase != running {
+		return e.why
+	}
+	tally := e.sched.Tally(i)
+	var parts []string
+	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if t.starters > 0 {
+		say("%s starting", plural(t.starters, "worker"))
+	}
+	if t.tripped {
+		say("no more workers are started: %s", t.brake.Message())
+	}
+	if t.started > 0 {
+		return strings.Join(parts, "; ")
+	}
+	switch {
+	case tally.Ready > 0 && t.starters == 0 && !t.tripped:
+		say("%s", e.lacks(i))
+	case tally.Ready == 0 && tally.Leased > 0:
+		say("%s on its way to the disk", plural(tally.Leased, "result"))
+	case tally.Ready == 0:
+		if at := e.nextRetry(i); at != never {
+			say("retry in %s", units.Duration(max(at-e.now, 0).Round(100*time.Millisecond)))
+		}
+		for _, u := range e.cfg.Pipeline.Upstream(i) {
+			if up := e.sched.Tally(u); e.sched.State(u) == scheduler.Running {
+				say("waits for %s (%s of %s done)", e.tasks[u].spec.ID, units.Count(up.Success+up.Skipped), units.Count(up.Total))
+			}
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// lacks says why no worker serves a task that has ready blocks.
+func (e *Engine) lacks(i int) string {
+	t := &e.tasks[i]
+	switch {
+	case t.joined > 0:
+		return "its workers have not asked for a block"
+	case e.cfg.External:
+		return "no worker has come"
+	case t.pauseTo > e.now:
+		return "the launcher refused workers; next try in " + units.Duration((t.pauseTo - e.now).Round(100*time.Millisecond))
+	case t.leaving > 0:
+		return plural(t.leaving, "slot") + " on their way out"
+	case e.cfg.MaxSlots > 0 && e.fleet.Total() >= int64(e.cfg.MaxSlots):
+		return fmt.Sprintf("%d of %d slots are taken", e.fleet.Total(), e.cfg.MaxSlots)
+	}
+	budget := e.fleet.Budget()
+	free := budget.Free()
+	var full []string
+	for _, name := range t.spec.Requires.Names() {
+		if !budget.Unlimited() && t.spec.Requires.Get(name) > free.Get(name) {
+			full = append(full, fmt.Sprintf("%s %s of %s", name, amount(name, budget.Used().Get(name)), amount(name, budget.Total().Get(name))))
+		}
+	}
+	if full == nil {
+		return "a worker is about to be asked for"
+	}
+	return "budget full: " + strings.Join(full, ", ")
+}
+
+// nextRetry is when the first block of a task that is kept back comes back; never if there is none.
+func (e *Engine) nextRetry(i int) time.Duration {
+	at := never
+	for _, r := range e.retries {
+		if int(r.task) == i {
+			at = min(at, r.at)
+		}
+	}
+	return at
+}
+
+func amount(name string, n int64) string {
+	if name == "memory" {
+		return units.Size(n)
+	}
+	return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64)
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return units.Count(n) + " " + what + "s"
+}
