@@ -111,7 +111,7 @@ func (o options) prepare(p Part) (*libraryRun, error) {
 	}
 	if r.c, err = coordinator.New(cfg); err != nil {
 		if r.dir != nil {
-			_ = os.RemoveAll(r.dir.Path()) // nothing was started
+			_ = r.dir.Discard() // nothing was started
 		}
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (o options) resources(j *job.Job, machine job.Machine) error {
 	}
 	budget, err := resources(o.budget)
 	if err != nil {
-		return fmt.Errorf("Resources: %w", err)
+		return fmt.Errorf("amounts of Resources: %w", err)
 	}
 	if o.budget == nil {
 		budget = j.Budget(machine)

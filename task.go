@@ -129,10 +129,10 @@ func (t Task) checked(needProcess bool) (job.Task, error) {
 		errs = append(errs, err)
 	}
 	if needProcess && t.Process == nil {
-		errs = append(errs, errors.New("Process is nil: give it a function, or run with WithoutWorkers and let clients do the work"))
+		errs = append(errs, errors.New("no Process: give it a function, or run with WithoutWorkers and let clients do the work"))
 	}
 	if t.MaxWorkers < 0 || t.MaxLost < 0 || t.RetryBackoff < 0 {
-		errs = append(errs, errors.New("MaxWorkers, MaxLost and RetryBackoff must not be negative"))
+		errs = append(errs, errors.New("a negative MaxWorkers, MaxLost or RetryBackoff: they start at 0"))
 	}
 	switch {
 	case t.Timeout == 0:
@@ -150,7 +150,7 @@ func (t Task) checked(needProcess bool) (job.Task, error) {
 		out.MaxLost = d.MaxLost
 	}
 	if out.Requires, err = resources(t.Requires); err != nil {
-		errs = append(errs, fmt.Errorf("Requires: %w", err))
+		errs = append(errs, fmt.Errorf("amounts of Requires: %w", err))
 	}
 	if !out.Requires.Has("cpu") {
 		out.Requires = out.Requires.Add(scheduler.NewResources(map[string]int64{"cpu": d.CPU}))

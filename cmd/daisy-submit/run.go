@@ -123,7 +123,7 @@ func (r *jobRun) run(ctx context.Context) error {
 	c, err := r.prepare(ctx, dir, binary, progress.Notice)
 	if err != nil {
 		_ = progress.Close()
-		_ = os.RemoveAll(dir.Path()) // nothing was started: a directory without a run would only mislead
+		_ = dir.Discard() // nothing was started
 		return err
 	}
 	progress.Notice("run directory: " + dir.Path())

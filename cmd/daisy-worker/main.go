@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,11 +17,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"example.org/daisy/internal/process"
+	"example.org/daisy/internal/version"
 	"example.org/daisy/internal/worker"
 )
-
-// version is set by the build (-ldflags "-X main.version=…").
-var version = ""
 
 func main() {
 	os.Exit(run(os.Args, os.Getenv, os.Stdout, os.Stderr))
@@ -58,7 +55,7 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 		Usage:           "run blocks for the coordinator of a run",
 		UsageText:       "daisy-worker --run-dir DIR [--slots N] [--name NAME] [--task TASK]",
 		Description:     description,
-		Version:         programVersion(),
+		Version:         version.String(),
 		Writer:          stdout,
 		ErrWriter:       stderr,
 		HideHelpCommand: true,
@@ -97,7 +94,7 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 // configure reads the command line and the environment of a launcher.
 func configure(c *cli.Context, getenv func(string) string, log io.Writer) (worker.Config, error) {
 	cfg := worker.Config{
-		RunDir: c.String("run-dir"), Slots: c.Int("slots"), Task: c.String("task"), Version: programVersion(), Log: log,
+		RunDir: c.String("run-dir"), Slots: c.Int("slots"), Task: c.String("task"), Version: version.String(), Log: log,
 		Identity: worker.Identity{Tag: getenv("DAISY_TAG"), Name: c.String("name")},
 	}
 	if c.Args().Present() {
@@ -175,14 +172,4 @@ func work(ctx context.Context, cfg worker.Config) error {
 		fmt.Fprintf(cfg.Log, "[worker] ended %d processes that were left behind: %v\n", len(left), left)
 	}
 	return err
-}
-
-func programVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

@@ -396,23 +396,23 @@ func (s *chaos) checkIdle() {
 
 // step is one thing that happens.
 func (s *chaos) step() {
-	switch rapid.IntRange(0, 11).Draw(s.t, "step") {
+	switch 11 - rapid.IntRange(0, 11).Draw(s.t, "step") {
 	case 0:
 		s.commit(rapid.Bool().Draw(s.t, "in part"))
 	case 1:
 		s.pass(time.Duration(rapid.Int64Range(1, int64(40*time.Second)).Draw(s.t, "time")))
 	case 2:
-		if rapid.IntRange(0, 9).Draw(s.t, "external") == 0 {
+		if s.rarely(40) {
 			task := int32(rapid.IntRange(0, len(s.requires)-1).Draw(s.t, "task"))
 			s.rejoin++
 			s.workers = append(s.workers, &simWorker{id: fmt.Sprint("x", s.rejoin), external: true, slots: 2, task: task, nonce: 5, unackedAt: map[uint64]uint64{}})
 		}
 	case 3:
 		s.e.Snapshot(&s.snap)
-		if len(s.e.submissions) > 0 && rapid.IntRange(0, 9).Draw(s.t, "refuse") == 0 {
+		if len(s.e.submissions) > 0 && s.rarely(100) {
 			s.refuse()
 		}
-		if rapid.IntRange(0, 39).Draw(s.t, "stop") == 0 {
+		if s.rarely(400) {
 			s.stopped = true
 			s.apply(Event{Kind: EventStop, Stop: StopKind(rapid.IntRange(0, 3).Draw(s.t, "kind")), Text: "told to"})
 		}
@@ -481,6 +481,9 @@ func (s *chaos) refuse() {
 		return
 	}
 }
+
+// rarely is true once in n times. Small numbers are drawn more often than others, and are never meant.
+func (s *chaos) rarely(n uint64) bool { return rapid.Uint64().Draw(s.t, "rarely")%n == n-1 }
 
 // commit makes records durable, late and perhaps not all.
 func (s *chaos) commit(part bool) {
@@ -559,9 +562,9 @@ func (s *chaos) act(w *simWorker) {
 		s.attach(w)
 		return
 	}
-	choice := rapid.IntRange(0, 13).Draw(s.t, "act")
+	choice := 13 - rapid.IntRange(0, 13).Draw(s.t, "act") // small numbers are drawn more often: they are the good ones
 	switch {
-	case choice == 0:
+	case choice == 0 && s.rarely(8):
 		w.dead = true
 	case choice == 1:
 		w.frozen = true

@@ -200,6 +200,8 @@ func (e *Engine) recount(w *worker) {
 	}
 	if s.idle > w.share.idle {
 		w.since = e.now
+		// Another of its task may have begun at the same moment, so that their number does not show it.
+		e.demand.dirty = e.demand.dirty || e.demand.anyStuck && e.tasks[w.task].ready == 0
 		if w.sub != nil {
 			e.lookAt(e.now + e.idleTimeout())
 		}

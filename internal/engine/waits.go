@@ -42,7 +42,7 @@ func (e *Engine) waits(i int) string {
 		}
 		for _, u := range e.cfg.Pipeline.Upstream(i) {
 			if up := e.sched.Tally(u); e.sched.State(u) == scheduler.Running {
-				say("waits for %s (%s of %s done)", e.tasks[u].spec.ID, units.Count(up.Success+up.Skipped), units.Count(up.Total))
+				say("%s is not done (%s of %s)", e.tasks[u].spec.ID, units.Count(up.Success+up.Skipped), units.Count(up.Total))
 			}
 		}
 	}

@@ -158,11 +158,23 @@ func makeNamed(parent, name string, now time.Time) (string, error) {
 	return "", fmt.Errorf("make the run directory: %s and %d more of that name exist already; give a --run-dir", base, most-1)
 }
 
+// Discard removes a run directory in which nothing has run, and the link "latest" if it leads to it: a directory without a
+// run would only mislead.
+func (d *Dir) Discard() error {
+	link := filepath.Join(filepath.Dir(d.path), latestLink)
+	if to, err := os.Readlink(link); err == nil && to == filepath.Base(d.path) {
+		if err := os.Remove(link); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(d.path)
+}
+
 // pointLatest makes the link beside the run directory lead to it.
 func pointLatest(path string) error {
 	link := filepath.Join(filepath.Dir(path), latestLink)
 	if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink == 0 {
-		return fmt.Errorf("%s: is not a symbolic link, so it was left as it is; rename it if --resume latest shall work", link)
+		return fmt.Errorf("%s: is not a symbolic link, so it was left as it is; rename it if it is to lead to the latest run", link)
 	}
 	temp := filepath.Join(filepath.Dir(path), ".latest-"+newRunID())
 	if err := os.Symlink(filepath.Base(path), temp); err != nil {

@@ -94,7 +94,7 @@ func TestSomethingOfTheUsersNamedLatestIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := mustCreate(t, parent, "segment", "")
-	want := []string{filepath.Join(parent, "latest") + ": is not a symbolic link, so it was left as it is; rename it if --resume latest shall work"}
+	want := []string{filepath.Join(parent, "latest") + ": is not a symbolic link, so it was left as it is; rename it if it is to lead to the latest run"}
 	if diff := cmp.Diff(want, d.Warnings()); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
@@ -395,5 +395,23 @@ func TestErrorsOfTheFileSystemNamePathAndNextStep(t *testing.T) {
 	}
 	if _, err := Create("/dev/null/runs", "segment", ""); err == nil || !strings.Contains(err.Error(), "make the directory for runs /dev/null/runs: not a directory") {
 		t.Errorf("Create: %v", err)
+	}
+}
+
+func TestADiscardedRunLeavesNoDirectoryAndNoLinkToIt(t *testing.T) {
+	parent := t.TempDir()
+	d, err := Create(parent, "a", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Discard(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) > 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }

@@ -26,7 +26,7 @@ func (t *taskRecord) askedAgainstUsed(in Task) []api.AskedUsage {
 	measured := t.times != nil && t.times.n >= enough
 	if t.info.CPUMilli > 0 {
 		row := api.AskedUsage{Task: t.info.ID, Resource: "cpu", Asked: float64(t.info.CPUMilli) / 1000}
-		if t.cpuWall > 0 {
+		if t.cpuSeconds > 0 {
 			used := t.cpuSeconds / t.cpuWall
 			row.Used = &used
 			if measured && t.cpuWall >= enoughSeconds {

@@ -92,7 +92,8 @@ func (r *Recorder) Ended(a Attempt) {
 			t.times = newBlockTimes()
 		}
 		t.times.add(a.WallNanos)
-		if a.CPUNanos > 0 && a.WallNanos > 0 {
+		// Short blocks often read 0 and others a whole tick: only all of them together are right.
+		if a.WallNanos > 0 {
 			t.cpuSeconds += time.Duration(a.CPUNanos).Seconds()
 			t.cpuWall += time.Duration(a.WallNanos).Seconds()
 		}

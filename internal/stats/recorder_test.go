@@ -139,18 +139,22 @@ func TestWithoutABlockThereAreNoTimes(t *testing.T) {
 	}
 }
 
-func TestCPUBusyIsOfTheMeasuredAttemptsAndWhatWasAskedFor(t *testing.T) {
-	r := New([]TaskInfo{{ID: "a", CPUMilli: 4000}, {ID: "b"}})
+func TestCPUBusyCountsBlocksTooShortForATickAndIsNothingWhereNoneWasMeasured(t *testing.T) {
+	r := New([]TaskInfo{{ID: "a", CPUMilli: 4000}, {ID: "b"}, {ID: "functions", CPUMilli: 1000}})
 	a := success(0, 10*time.Second)
 	a.CPUNanos = int64(20 * time.Second)
 	r.Ended(a)
-	r.Ended(success(0, 50*time.Second)) // not measured
+	r.Ended(success(0, 10*time.Second)) // its reading was 0
+	r.Ended(success(2, 10*time.Second)) // never measured
 	b := a
 	b.Task = 1
 	r.Ended(b)
-	s := r.Stats(Input{Tasks: make([]Task, 2)})
-	if !near(s.Tasks[0].CPUBusy, 0.5, 1e-12) {
-		t.Errorf("CPU busy %v, want 0.5", *s.Tasks[0].CPUBusy)
+	s := r.Stats(Input{Tasks: make([]Task, 3)})
+	if !near(s.Tasks[0].CPUBusy, 0.25, 1e-12) {
+		t.Errorf("CPU busy %v, want 0.25", *s.Tasks[0].CPUBusy)
+	}
+	if s.Tasks[2].CPUBusy != nil {
+		t.Errorf("CPU busy %v of functions, which nobody measures", *s.Tasks[2].CPUBusy)
 	}
 	if s.Tasks[1].CPUBusy != nil {
 		t.Errorf("CPU busy %v of a task that asked for none", *s.Tasks[1].CPUBusy)

@@ -197,7 +197,7 @@ func (t *taskRecord) skippedWhy(in Task) api.SkippedWhy {
 
 // cpuBusy is CPU seconds / (block seconds × cores asked for).
 func (t *taskRecord) cpuBusy() *float64 {
-	if t.cpuWall == 0 || t.info.CPUMilli <= 0 {
+	if t.cpuSeconds == 0 || t.cpuWall == 0 || t.info.CPUMilli <= 0 {
 		return nil
 	}
 	busy := t.cpuSeconds / (t.cpuWall * float64(t.info.CPUMilli) / 1000)
