@@ -13,7 +13,7 @@ import (
 const slack = 10
 
 // withinBudget checks a time of which the best of a few tries counts.
-func withinBudget(t *testing.T, what string, got, budget time.Duration) {
+func withinBudget(t testing.TB, what string, got, budget time.Duration) {
 	t.Helper()
 	t.Logf("%s: %v (budget %v)", what, got.Round(10*time.Microsecond), budget)
 	if got > slack*budget {
@@ -21,7 +21,7 @@ func withinBudget(t *testing.T, what string, got, budget time.Duration) {
 	}
 }
 
-func kill(t *testing.T, pid int, sig syscall.Signal) time.Time {
+func kill(t testing.TB, pid int, sig syscall.Signal) time.Time {
 	t.Helper()
 	now := time.Now()
 	if err := syscall.Kill(pid, sig); err != nil {
@@ -39,7 +39,7 @@ func TestTheBlockOfAKilledWorkerGoesToAWaitingOne(t *testing.T) {
 	withinBudget(t, "kill -9 of a worker to its block on a waiting one", best, 50*time.Millisecond)
 }
 
-func fromDeathToAWaitingWorker(t *testing.T) time.Duration {
+func fromDeathToAWaitingWorker(t testing.TB) time.Duration {
 	d := newDirector(t)
 	dir, path := writeJob(t, job("resources = { cpu = 2 }\nidle_timeout = \"1m\"",
 		blocks("work", 2)+d.code("stream"),
@@ -70,6 +70,24 @@ func fromDeathToAWaitingWorker(t *testing.T) time.Duration {
 
 func TestTheBlockOfAKilledWorkerGoesToANewOne(t *testing.T) {
 	t.Parallel()
+	withinBudget(t, "kill -9 of a worker to its block on a new one", fromDeathToANewWorker(t), 500*time.Millisecond)
+}
+
+// BenchmarkKilledWorker measures from kill -9 of a local worker to the start of its block elsewhere, the best of three.
+func BenchmarkKilledWorker(b *testing.B) {
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	b.Run("waiting", func(b *testing.B) {
+		best := time.Hour
+		for range 3 {
+			best = min(best, fromDeathToAWaitingWorker(b))
+		}
+		b.ReportMetric(ms(best), "ms")
+	})
+	b.Run("new", func(b *testing.B) { b.ReportMetric(ms(fromDeathToANewWorker(b)), "ms") })
+}
+
+// fromDeathToANewWorker is the best of three.
+func fromDeathToANewWorker(t testing.TB) time.Duration {
 	d := newDirector(t)
 	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 1)+d.code("command")))
 	s := start(t, dir, "run", path, "--run-dir", "out")
@@ -85,7 +103,6 @@ func TestTheBlockOfAKilledWorkerGoesToANewOne(t *testing.T) {
 		best = min(best, next.at.Sub(killed))
 		victim = next
 	}
-	withinBudget(t, "kill -9 of a worker to its block on a new one", best, 500*time.Millisecond)
 	victim.ok()
 	if r := s.wait(); r.status != 0 {
 		t.Fatalf("exit status %d", r.status)
@@ -99,6 +116,7 @@ func TestTheBlockOfAKilledWorkerGoesToANewOne(t *testing.T) {
 	if got := strings.Join(ends, " "); strings.Count(got, "signal") != 3 {
 		t.Errorf("three workers were killed by a signal; their ends are: %s", got)
 	}
+	return best
 }
 
 func TestABlockThatKillsItsWorkerFiveTimesHasFailed(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // A director tells user code what to do: each block of the role "ask" comes to it over a socket and waits for its answer. So a
 // test knows what runs and decides when it ends, without waiting for time to pass.
 type director struct {
-	t        *testing.T
+	t        testing.TB
 	listener net.Listener
 	visits   chan *visit
 
@@ -45,7 +45,7 @@ type visit struct {
 	gone chan struct{} // closed when the process has got its answer and gone on, or has ended
 }
 
-func newDirector(t *testing.T) *director {
+func newDirector(t testing.TB) *director {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "e2e-") // the paths of sockets must be short
 	if err != nil {
@@ -131,7 +131,7 @@ func (v *visit) ok() {
 }
 
 // wantGone waits until the process has ended.
-func (v *visit) wantGone(t *testing.T) {
+func (v *visit) wantGone(t testing.TB) {
 	t.Helper()
 	select {
 	case <-v.gone:

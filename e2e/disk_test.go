@@ -10,7 +10,7 @@ import (
 )
 
 // smallDisk mounts a file system of so many MiB.
-func smallDisk(t *testing.T, options string) string {
+func smallDisk(t testing.TB, options string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
@@ -25,7 +25,7 @@ func smallDisk(t *testing.T, options string) string {
 }
 
 // fill leaves no byte free on a disk.
-func fill(t *testing.T, disk string) {
+func fill(t testing.TB, disk string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(disk, "filler"))
 	if err != nil {

@@ -51,7 +51,7 @@ func quote(s string) string {
 }
 
 // runJob writes the job and runs it to its end in the run directory "out", which it returns.
-func runJob(t *testing.T, want int, text string, args ...string) (result, string) {
+func runJob(t testing.TB, want int, text string, args ...string) (result, string) {
 	t.Helper()
 	dir, path := writeJob(t, text)
 	r := wantStatus(t, want, dir, append([]string{"run", path, "--run-dir", "out"}, args...)...)

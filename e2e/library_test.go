@@ -183,7 +183,7 @@ type relay struct {
 	served sync.WaitGroup
 }
 
-func newRelay(t *testing.T, to string) *relay {
+func newRelay(t testing.TB, to string) *relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -249,7 +249,7 @@ func TestAClientThatLosesItsConnectionKeepsItsBlock(t *testing.T) {
 }
 
 // clientOverRelay works through the run in a directory and loses its connection with every block in its hands.
-func clientOverRelay(t *testing.T, dir string) error {
+func clientOverRelay(t testing.TB, dir string) error {
 	found, err := rundir.ReadDiscovery(dir)
 	if err != nil {
 		return err

@@ -22,9 +22,9 @@ var misbehaving = map[string]counts{
 
 func TestTheSameJobGivesTheSameCountsInEveryMode(t *testing.T) {
 	t.Parallel()
-	modes := map[string]func(t *testing.T) api.Stats{
-		"local command": func(t *testing.T) api.Stats { return misbehaveLocally(t, "command") },
-		"local stream":  func(t *testing.T) api.Stats { return misbehaveLocally(t, "stream") },
+	modes := map[string]func(t testing.TB) api.Stats{
+		"local command": func(t testing.TB) api.Stats { return misbehaveLocally(t, "command") },
+		"local stream":  func(t testing.TB) api.Stats { return misbehaveLocally(t, "stream") },
 		"in-process":    misbehaveInProcess,
 		"client":        misbehaveWithClients,
 	}
@@ -37,7 +37,7 @@ func TestTheSameJobGivesTheSameCountsInEveryMode(t *testing.T) {
 }
 
 // wantCounts compares the counts of tasks.
-func wantCounts(t *testing.T, s api.Stats, want map[string]counts) {
+func wantCounts(t testing.TB, s api.Stats, want map[string]counts) {
 	t.Helper()
 	got := map[string]counts{}
 	for _, ts := range s.Tasks {
@@ -48,7 +48,7 @@ func wantCounts(t *testing.T, s api.Stats, want map[string]counts) {
 	}
 }
 
-func misbehaveLocally(t *testing.T, kind string) api.Stats {
+func misbehaveLocally(t testing.TB, kind string) api.Stats {
 	user := code(kind, "misbehave")
 	_, dir := runJob(t, 1, job("resources = { cpu = 2 }",
 		blocks("work", 12)+user+`timeout = "1s"`,
@@ -69,7 +69,7 @@ func line(id string, n int64, process daisy.Func) daisy.Task {
 	return daisy.Task{ID: id, TotalRead: daisy.Region(daisy.Coord(0), daisy.Coord(n)), Read: block, Write: block, Process: process}
 }
 
-func misbehaveInProcess(t *testing.T) api.Stats {
+func misbehaveInProcess(t testing.TB) api.Stats {
 	p := misbehavingPipeline(func(ctx context.Context, b daisy.Block) error {
 		return misbehave(ctx, b.Task, int(b.Index.At(0)), b.Attempt, func() { panic("this block kills its worker") })
 	})
@@ -81,7 +81,7 @@ func misbehaveInProcess(t *testing.T) api.Stats {
 }
 
 // misbehaveWithClients keeps two clients running until the run is over: one that was killed is started again.
-func misbehaveWithClients(t *testing.T) api.Stats {
+func misbehaveWithClients(t testing.TB) api.Stats {
 	ctx, over := context.WithCancel(t.Context())
 	clients := make(chan struct{}, 2)
 	started := func(runDirectory string) {
@@ -116,8 +116,8 @@ var wellBehaved = map[string]counts{
 
 func TestAJobWithoutBadBlocksGivesTheSameCountsInEveryMode(t *testing.T) {
 	t.Parallel()
-	local := func(launcher, kind string) func(t *testing.T) api.Stats {
-		return func(t *testing.T) api.Stats {
+	local := func(launcher, kind string) func(t testing.TB) api.Stats {
+		return func(t testing.TB) api.Stats {
 			user := code(kind, "misbehave")
 			_, dir := runJob(t, 0, job("resources = { cpu = 2 }",
 				blocks("first", 5)+user, blocks("then", 5)+user+`after = ["first"]`), "--launcher", launcher)
@@ -125,7 +125,7 @@ func TestAJobWithoutBadBlocksGivesTheSameCountsInEveryMode(t *testing.T) {
 		}
 	}
 	good := func(context.Context, daisy.Block) error { return nil }
-	library := func(t *testing.T, process daisy.Func, opts ...daisy.Option) api.Stats {
+	library := func(t testing.TB, process daisy.Func, opts ...daisy.Option) api.Stats {
 		p := daisy.Sequence(line("first", 5, process), line("then", 5, process))
 		result, err := daisy.Run(t.Context(), p, append(opts, daisy.Directory(t.TempDir()))...)
 		if err != nil {
@@ -133,13 +133,13 @@ func TestAJobWithoutBadBlocksGivesTheSameCountsInEveryMode(t *testing.T) {
 		}
 		return statsOf(t, result.Directory)
 	}
-	modes := map[string]func(t *testing.T) api.Stats{
+	modes := map[string]func(t testing.TB) api.Stats{
 		"serial command": local("serial", "command"),
 		"serial stream":  local("serial", "stream"),
 		"local command":  local("local", "command"),
 		"local stream":   local("local", "stream"),
-		"in-process":     func(t *testing.T) api.Stats { return library(t, good, daisy.Workers(2)) },
-		"client": func(t *testing.T) api.Stats {
+		"in-process":     func(t testing.TB) api.Stats { return library(t, good, daisy.Workers(2)) },
+		"client": func(t testing.TB) api.Stats {
 			ended := make(chan int, 1)
 			s := library(t, nil, daisy.WithoutWorkers(func(dir string) { go func() { ended <- client(dir) }() }))
 			if status := <-ended; status != 0 {

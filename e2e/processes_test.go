@@ -15,7 +15,7 @@ import (
 )
 
 // wantNoneLeft checks that no process of a run is left: none that has its id in its environment, none that names its directory.
-func wantNoneLeft(t *testing.T, runID, runDir string) {
+func wantNoneLeft(t testing.TB, runID, runDir string) {
 	t.Helper()
 	pids, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -35,7 +35,7 @@ func wantNoneLeft(t *testing.T, runID, runDir string) {
 }
 
 // awaitProcessEnd waits until a process has ended that is no child of ours.
-func awaitProcessEnd(t *testing.T, pid int) {
+func awaitProcessEnd(t testing.TB, pid int) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -58,7 +58,7 @@ func awaitProcessEnd(t *testing.T, pid int) {
 }
 
 // wantEnd checks how a worker ended.
-func wantEnd(t *testing.T, workers []api.WorkerStats, id, want string) {
+func wantEnd(t testing.TB, workers []api.WorkerStats, id, want string) {
 	t.Helper()
 	for _, w := range workers {
 		if w.ID == id {
@@ -72,7 +72,7 @@ func wantEnd(t *testing.T, workers []api.WorkerStats, id, want string) {
 }
 
 // awaitFile waits until a file has a text in it, and gives it.
-func awaitFile(t *testing.T, path, part string) string {
+func awaitFile(t testing.TB, path, part string) string {
 	t.Helper()
 	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // statsOf reads the statistics of a run that has ended, and checks what always holds for them and for its workers.
-func statsOf(t *testing.T, runDir string) api.Stats {
+func statsOf(t testing.TB, runDir string) api.Stats {
 	t.Helper()
 	var s api.Stats
 	if err := json.Unmarshal([]byte(readFile(t, filepath.Join(runDir, "stats.json"))), &s); err != nil {
@@ -30,7 +30,7 @@ func statsOf(t *testing.T, runDir string) api.Stats {
 }
 
 // wantHonest checks what holds for the statistics of every run that has ended: each block is counted once, and rows add up.
-func wantHonest(t *testing.T, s api.Stats) {
+func wantHonest(t testing.TB, s api.Stats) {
 	t.Helper()
 	for _, ts := range s.Tasks {
 		if sum := ts.Success + ts.Skipped + ts.Failed + ts.Orphaned + ts.Abandoned; sum != ts.Blocks {
@@ -74,7 +74,7 @@ func wantHonest(t *testing.T, s api.Stats) {
 }
 
 // task finds the statistics of a task.
-func task(t *testing.T, s api.Stats, id string) api.TaskStats {
+func task(t testing.TB, s api.Stats, id string) api.TaskStats {
 	t.Helper()
 	for _, ts := range s.Tasks {
 		if ts.ID == id {

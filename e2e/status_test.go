@@ -113,7 +113,7 @@ func TestARunDirectoryThatCannotBeMadeIsAnInfrastructureFault(t *testing.T) {
 }
 
 // alone puts daisy-submit into a folder of its own, with a worker of this text if there is one.
-func alone(t *testing.T, s *submit, workerText string) {
+func alone(t testing.TB, s *submit, workerText string) {
 	t.Helper()
 	dir := t.TempDir()
 	from, err := os.Open(s.cmd.Path)

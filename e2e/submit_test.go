@@ -16,7 +16,7 @@ import (
 
 // A submit is a daisy-submit that runs in a process group of its own, as a shell would start it.
 type submit struct {
-	t              *testing.T
+	t              testing.TB
 	cmd            *exec.Cmd
 	stdout, stderr *transcript
 	over           chan struct{} // closed when it has ended
@@ -24,7 +24,7 @@ type submit struct {
 }
 
 // start starts daisy-submit in dir. It is killed at the end of the test if it still runs.
-func start(t *testing.T, dir string, args ...string) *submit {
+func start(t testing.TB, dir string, args ...string) *submit {
 	t.Helper()
 	s := prepare(t, dir, args...)
 	s.begin()
@@ -32,7 +32,7 @@ func start(t *testing.T, dir string, args ...string) *submit {
 }
 
 // prepare makes a daisy-submit whose command can still be changed before begin.
-func prepare(t *testing.T, dir string, args ...string) *submit {
+func prepare(t testing.TB, dir string, args ...string) *submit {
 	s := &submit{t: t, stdout: newTranscript(), stderr: newTranscript(), over: make(chan struct{})}
 	s.cmd = exec.Command(filepath.Join(bin, "daisy-submit"), args...)
 	s.cmd.Dir = dir
@@ -95,13 +95,13 @@ func (s *submit) wait() result {
 }
 
 // run runs daisy-submit in dir to its end.
-func run(t *testing.T, dir string, args ...string) result {
+func run(t testing.TB, dir string, args ...string) result {
 	t.Helper()
 	return start(t, dir, args...).wait()
 }
 
 // wantStatus runs daisy-submit in dir to its end, which must have an exit status.
-func wantStatus(t *testing.T, want int, dir string, args ...string) result {
+func wantStatus(t testing.TB, want int, dir string, args ...string) result {
 	t.Helper()
 	r := run(t, dir, args...)
 	if r.status != want {
@@ -111,7 +111,7 @@ func wantStatus(t *testing.T, want int, dir string, args ...string) result {
 }
 
 // wantText checks that a text has each of some parts.
-func wantText(t *testing.T, text string, parts ...string) {
+func wantText(t testing.TB, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
@@ -145,7 +145,7 @@ func (tr *transcript) String() string {
 }
 
 // await waits until the text has a part.
-func (tr *transcript) await(t *testing.T, part string) {
+func (tr *transcript) await(t testing.TB, part string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -165,7 +165,7 @@ func (tr *transcript) await(t *testing.T, part string) {
 }
 
 // writeJob writes a job file into a new directory and returns both.
-func writeJob(t *testing.T, text string) (dir, path string) {
+func writeJob(t testing.TB, text string) (dir, path string) {
 	t.Helper()
 	dir = t.TempDir()
 	path = filepath.Join(dir, "job.toml")
@@ -173,14 +173,14 @@ func writeJob(t *testing.T, text string) (dir, path string) {
 	return dir, path
 }
 
-func writeFile(t *testing.T, path, text string) {
+func writeFile(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func readFile(t *testing.T, path string) string {
+func readFile(t testing.TB, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // A terminal is the user's side of a pseudoterminal that controls a daisy-submit.
 type terminal struct {
-	t      *testing.T
+	t      testing.TB
 	master *os.File
 	slave  *os.File
 	screen *transcript // what was written to it
@@ -21,7 +21,7 @@ type terminal struct {
 }
 
 // openTerminal makes a terminal the controlling one of a command that has not begun.
-func openTerminal(t *testing.T, s *submit) *terminal {
+func openTerminal(t testing.TB, s *submit) *terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -71,7 +71,7 @@ func (term *terminal) close() {
 }
 
 // pipeOutput makes the output of a command that has not begun go to pipes; the function that it gives closes their other end.
-func pipeOutput(t *testing.T, s *submit) (hangUp func()) {
+func pipeOutput(t testing.TB, s *submit) (hangUp func()) {
 	t.Helper()
 	out, outW, err := os.Pipe()
 	if err != nil {

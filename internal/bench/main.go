@@ -28,6 +28,7 @@ type budget struct {
 	pkg     string // without the module's path
 	name    string // of the benchmark, as go test prints it without the number of processors
 	metric  string
+	base    string  // if given, the figure is 100 × the metric of this benchmark / the metric of name
 	atLeast float64 // 0 if atMost counts
 	atMost  float64
 	scale   float64 // the figure is shown divided by it
@@ -72,6 +73,9 @@ func run(out, progress io.Writer, only string) (bool, error) {
 				return false, fmt.Errorf("%s: benchmark %s has no metric %s", b.pkg, b.name, b.metric)
 			}
 			continue
+		}
+		if b.base != "" {
+			got = 100 * figures[b.pkg+" "+b.base+" "+b.metric] / got
 		}
 		verdict := "ok"
 		if b.atLeast > 0 && got < b.atLeast || b.atMost > 0 && got > b.atMost {

@@ -10,12 +10,13 @@
 //	silence.go    workers that say nothing: suspect, given up, killed
 //	leases.go     which worker holds what, and which of it has started
 //	dispatch.go   blocks for waiting workers, fair share, recall
-//	returns.go    ends of attempts, and what is durable before what
+//	returns.go    ends of attempts
+//	durable.go    what is durable before what; the journal's marks and checkpoints
 //	timers.go     timeouts of blocks, retries that wait, the next wake-up
 //	demand.go     what the fleet wants
 //	stop.go       every way in which a run ends
 //	snapshot.go   what people see; waits.go why nothing happens
-//	record.go     the journal's records
+//	record.go     the journal's records; coder.go their bytes
 //	estimate.go   how long blocks take, and the fair share
 //
 // Three rules hold everywhere. Counts live in the scheduler only. What must be durable before something else may happen waits

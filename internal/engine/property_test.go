@@ -95,7 +95,7 @@ func newChaos(t *rapid.T) *chaos {
 	s.wall = rapid.SampledFrom([]int64{1e6, 1e9}).Draw(t, "block time")
 	s.cpu = rapid.Int64Range(2, 6).Draw(t, "cpu")
 	n := rapid.IntRange(1, 4).Draw(t, "tasks")
-	blocks := rapid.Int64Range(1, 200).Draw(t, "blocks")
+	blocks := rapid.SampledFrom([]int64{1, 3, 12, 40, 40, 200}).Draw(t, "blocks")
 	for i := range n {
 		slots := rapid.IntRange(1, 2).Draw(t, "slots")
 		need := rapid.Int64Range(1, 2).Draw(t, "requires")
@@ -116,7 +116,8 @@ func newChaos(t *rapid.T) *chaos {
 	for _, task := range p.Tasks() {
 		s.requires = append(s.requires, j.Task(task.ID).Requires.Get("cpu"))
 	}
-	s.e, err = New(Config{Job: j, Pipeline: p, Launcher: localProperties(), Epoch: 1, Budget: cpus(float64(s.cpu))})
+	s.e, err = New(Config{Job: j, Pipeline: p, Launcher: localProperties(), Epoch: 1, Budget: cpus(float64(s.cpu)),
+		StopAtFirstFailure: rapid.SampledFrom([]bool{false, false, false, false, true}).Draw(t, "stop at first failure")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -411,6 +412,9 @@ func (s *chaos) step() {
 		s.e.Snapshot(&s.snap)
 		if len(s.e.submissions) > 0 && s.rarely(100) {
 			s.refuse()
+		}
+		if s.rarely(1500) {
+			s.apply(Event{Kind: EventBroken, Text: "the disk is full"})
 		}
 		if s.rarely(400) {
 			s.stopped = true
