@@ -1,9 +1,9 @@
 // Package coordinator is the shell around internal/engine: sockets, files, timers and child processes become events for
 // the engine, and its effects become deeds.
 //
-// One goroutine owns the engine (loop.go). A connection has a goroutine that reads it (session.go) and one that writes it;
-// the journal and tracking have one (flusher.go), calls of the launcher one (errands.go). All of them send events to the
-// owner through one inbox and are waited for before Run returns.
+// The engine has one owner at a time (loop.go): the loop, or a reader of a connection. A connection has a goroutine that
+// reads it (session.go); the journal and tracking have one (flusher.go), calls of the launcher one (errands.go). All of them
+// send events to the owner through one inbox and are waited for before Run returns.
 package coordinator
 
 import (
@@ -49,7 +49,7 @@ type Config struct {
 	Serial bool
 	// Version is told to workers and written to the run directory.
 	Version string
-	// Notice takes lines for people, from the goroutine that owns the engine; it must not block. nil = none.
+	// Notice takes lines for people, from the owner of the engine; it must not block. nil = none.
 	Notice func(string)
 }
 
@@ -83,7 +83,8 @@ type Coordinator struct {
 	lastJoin uint64
 	readers  sync.WaitGroup
 
-	// Of the goroutine that owns the engine:
+	owned owned
+	// Of the owner of the engine, too:
 	appended  uint64 // records so far
 	committed uint64
 	lazy      []*session // with bytes that nobody was woken for

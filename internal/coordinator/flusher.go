@@ -10,9 +10,9 @@ import (
 	"example.org/daisy/internal/tracking"
 )
 
-// commitPace is the least time from one commit to the next: an fsync costs some 50 µs of CPU however little it writes, and
-// under load each of them serves more when they are fewer. A commit after a pause is made at once.
-const commitPace = time.Millisecond
+// commitWithin is how long records may wait for others to share their fsync, if nobody waits for them. An fsync costs 50 µs of
+// CPU and more, however little it writes, and holds up one of few cores.
+const commitWithin = 20 * time.Millisecond
 
 // trackEvery is how often tracking is written out: it is a projection of the journal, so that a late write loses nothing.
 const trackEvery = time.Second
@@ -31,10 +31,10 @@ type flusher struct {
 	stores  []*tracking.Store // by task; nil without tracking
 	inbox   *inbox
 
-	ask   chan struct{} // capacity 1
+	ask   chan struct{} // capacity 1: commit at once
+	soon  chan struct{} // capacity 1: commit within commitWithin
 	dirty chan struct{} // capacity 1: there are marks
 	quit  chan struct{}
-	last  time.Time // commit
 	done  sync.WaitGroup
 
 	mu    sync.Mutex
@@ -43,15 +43,19 @@ type flusher struct {
 }
 
 func newFlusher(j *journal.Journal, stores []*tracking.Store, b *inbox) *flusher {
-	return &flusher{journal: j, stores: stores, inbox: b, ask: make(chan struct{}, 1), dirty: make(chan struct{}, 1), quit: make(chan struct{})}
+	return &flusher{journal: j, stores: stores, inbox: b, ask: make(chan struct{}, 1), soon: make(chan struct{}, 1), dirty: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
 func (f *flusher) start() { f.done.Go(f.run) }
 
 // commit asks for a commit of all that was appended so far.
-func (f *flusher) commit() {
+func (f *flusher) commit(urgent bool) {
+	when := f.soon
+	if urgent {
+		when = f.ask
+	}
 	select {
-	case f.ask <- struct{}{}:
+	case when <- struct{}{}:
 	default:
 	}
 }
@@ -74,20 +78,30 @@ func (f *flusher) run() {
 	late := time.NewTimer(trackEvery) // armed only while there are marks: an idle run wakes nobody
 	late.Stop()
 	defer late.Stop()
+	shared := time.NewTimer(commitWithin) // armed while records wait for others
+	shared.Stop()
+	defer shared.Stop()
+	armed := false
 	var spare []mark
 	for {
 		select {
 		case <-f.ask:
+			f.commitNow()
+		case <-f.soon:
+			if !armed {
+				armed = true
+				shared.Reset(commitWithin)
+			}
+		case <-shared.C:
+			armed = false
 			f.commitNow()
 		case <-f.dirty:
 			late.Reset(trackEvery)
 		case <-late.C:
 			spare = f.writeMarks(spare)
 		case <-f.quit:
-			select {
-			case <-f.ask:
+			if f.journal != nil {
 				f.commitNow()
-			default:
 			}
 			f.writeMarks(spare)
 			return
@@ -96,13 +110,6 @@ func (f *flusher) run() {
 }
 
 func (f *flusher) commitNow() {
-	if rest := commitPace - time.Since(f.last); rest > 0 {
-		select {
-		case <-time.After(rest):
-		case <-f.quit:
-		}
-	}
-	f.last = time.Now()
 	upTo, err := f.journal.Commit()
 	if err != nil {
 		f.inbox.put(engine.Event{Kind: engine.EventBroken, Text: err.Error()})

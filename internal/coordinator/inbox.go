@@ -6,9 +6,9 @@ import (
 	"example.org/daisy/internal/engine"
 )
 
-// inbox takes events from every goroutine to the one that owns the engine. Senders append to a slice under a mutex and wake
-// the owner only when the slice was empty; the owner swaps it for an empty one. Under load a wake-up thus serves many
-// events, which a channel of events cannot do.
+// inbox takes events from every goroutine to the owner of the engine. Senders append to a slice under a mutex, and ring for
+// the loop only when the slice was empty; the owner swaps it for an empty one. Under load a wake-up thus serves many events,
+// which a channel of events cannot do.
 type inbox struct {
 	mu     sync.Mutex
 	events []engine.Event
@@ -18,18 +18,30 @@ type inbox struct {
 
 func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
 
-// put adds events, all in order.
+// put adds events, all in order, and sees to it that the loop takes them.
 func (b *inbox) put(events ...engine.Event) {
-	b.mu.Lock()
-	first := len(b.events) == 0 && len(b.calls) == 0
-	b.events = append(b.events, events...)
-	b.mu.Unlock()
-	if first {
+	if b.add(events...) {
 		b.ring()
 	}
 }
 
-// call has the owner run f between two events.
+// add adds events, all in order, for a sender that sees to it itself that they are taken. It reports whether there were none.
+func (b *inbox) add(events ...engine.Event) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := len(b.events) == 0 && len(b.calls) == 0
+	b.events = append(b.events, events...)
+	return first
+}
+
+// empty reports whether nothing waits.
+func (b *inbox) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.events) == 0 && len(b.calls) == 0
+}
+
+// call has the owner of the engine run f between two events.
 func (b *inbox) call(f func()) {
 	b.mu.Lock()
 	first := len(b.events) == 0 && len(b.calls) == 0

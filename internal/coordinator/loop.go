@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"sync"
 	"time"
 
 	"example.org/daisy/internal/engine"
@@ -14,72 +15,151 @@ const (
 	applyAtOnce = 256
 )
 
-// loop owns the engine until the run is over and all that was appended is durable.
+// owned is what only the owner of the engine touches: whoever holds the lock. The owner is not one goroutine but one at a
+// time: the loop below, or a reader of a connection that has just put events into the inbox. A hand-over to another
+// goroutine costs more than all that the engine does for a block; a reader that finds the lock free needs none.
+type owned struct {
+	sync.Mutex
+	fx     engine.Effects
+	events []engine.Event
+	calls  []func()
+	// answered have bytes queued that are to go out at once.
+	answered []*session
+	beat     time.Duration // when the next heartbeat goes out
+	armed    time.Duration // when the loop wakes by itself
+}
+
+// tick says that the time has come.
+var tick = engine.Event{Kind: engine.EventTick}
+
+// loop keeps the run going until it is over and all that was appended is durable.
 func (c *Coordinator) loop() {
-	var (
-		fx     engine.Effects
-		events []engine.Event
-		calls  []func()
-		timer  = time.NewTimer(0)
-		tick   = engine.Event{Kind: engine.EventTick}
-		beat   = c.now() + c.heartbeatEvery()
-	)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
-	c.engine.Apply(c.now(), &tick, &fx)
-	c.perform(&fx)
+	c.owned.Lock()
+	c.owned.beat = c.now() + c.heartbeatEvery()
+	c.apply(c.now(), &tick)
+	c.perform()
+	c.release()
 	for {
-		events, calls = c.inbox.swap(events, calls)
-		for rest := events; len(rest) > 0; {
-			n := min(len(rest), applyAtOnce)
-			now := c.now()
-			for i := range n {
-				switch rest[i].Kind {
-				case engine.EventCommitted:
-					c.committed = max(c.committed, rest[i].UpTo)
-				case engine.EventBroken:
-					c.broken = true
-				}
-				c.engine.Apply(now, &rest[i], &fx)
-			}
-			rest = rest[n:]
-			c.perform(&fx)
-		}
-		for _, f := range calls {
-			f()
-		}
-		now := c.now()
-		next, timed := c.engine.Next()
-		if c.engine.More() || timed && now >= next {
-			c.engine.Apply(now, &tick, &fx)
-			c.perform(&fx)
-			next, timed = c.engine.Next()
-		}
-		if c.finished && (c.committed >= c.appended || c.broken) {
+		c.owned.Lock()
+		c.turn()
+		if c.over() {
+			c.release()
 			return
 		}
-		if now >= beat {
-			c.heartbeat()
-			beat = now + c.heartbeatEvery()
-		}
-		if len(c.lazy) > 0 && now >= c.lazyAt {
-			c.flushLazy()
-		}
-		if c.engine.More() {
+		due := c.due()
+		c.owned.armed = due
+		c.release()
+		if !c.inbox.empty() {
 			continue
 		}
-		wait := beat - now
-		if timed {
-			wait = min(wait, next-now)
-		}
-		if len(c.lazy) > 0 {
-			wait = min(wait, c.lazyAt-now)
-		}
-		timer.Reset(max(wait, 0))
+		timer.Reset(max(due-c.now(), 0))
 		select {
 		case <-c.inbox.wake:
 		case <-timer.C:
 		}
 	}
+}
+
+// turnsOfReader bounds how long a reader works for others before its own connection is read again.
+const turnsOfReader = 4
+
+// work has the calling goroutine apply what is in the inbox, unless another does: that one looks again before it stops.
+func (c *Coordinator) work() {
+	for range turnsOfReader {
+		if !c.owned.TryLock() {
+			return
+		}
+		c.turn()
+		due := c.due()
+		early := due < c.owned.armed || c.over()
+		if early {
+			c.owned.armed = due
+		}
+		c.release()
+		if early {
+			c.inbox.ring()
+		}
+		if c.inbox.empty() {
+			return
+		}
+	}
+	c.inbox.ring()
+}
+
+// release lets go of the engine, and then writes the answers: a system call for each, which the next owner need not wait for.
+func (c *Coordinator) release() {
+	var some [32]*session
+	list := append(some[:0], c.owned.answered...)
+	for i, s := range list {
+		s.answered = false
+		c.owned.answered[i] = nil
+	}
+	c.owned.answered = c.owned.answered[:0]
+	c.owned.Unlock()
+	for _, s := range list {
+		s.w.Flush()
+	}
+}
+
+// turn applies all that has come, and what is due.
+func (c *Coordinator) turn() {
+	o := &c.owned
+	o.events, o.calls = c.inbox.swap(o.events, o.calls)
+	for rest := o.events; len(rest) > 0; {
+		n := min(len(rest), applyAtOnce)
+		now := c.now()
+		for i := range n {
+			c.apply(now, &rest[i])
+		}
+		rest = rest[n:]
+		c.perform()
+	}
+	for _, f := range o.calls {
+		f()
+	}
+	now := c.now()
+	if next, timed := c.engine.Next(); c.engine.More() || timed && now >= next {
+		c.apply(now, &tick)
+		c.perform()
+	}
+	if now >= o.beat {
+		c.heartbeat()
+		o.beat = now + c.heartbeatEvery()
+	}
+	if len(c.lazy) > 0 && now >= c.lazyAt {
+		c.flushLazy()
+	}
+}
+
+// apply takes one event to the engine.
+func (c *Coordinator) apply(now time.Duration, e *engine.Event) {
+	switch e.Kind {
+	case engine.EventCommitted:
+		c.committed = max(c.committed, e.UpTo)
+	case engine.EventBroken:
+		c.broken = true
+	}
+	c.engine.Apply(now, e, &c.owned.fx)
+}
+
+// over: the run has ended, and all of it is durable or never will be.
+func (c *Coordinator) over() bool { return c.finished && (c.committed >= c.appended || c.broken) }
+
+// due is when the next turn is needed at the latest.
+func (c *Coordinator) due() time.Duration {
+	if c.engine.More() {
+		return 0
+	}
+	due := c.owned.beat
+	if next, timed := c.engine.Next(); timed {
+		due = min(due, next)
+	}
+	if len(c.lazy) > 0 {
+		due = min(due, c.lazyAt)
+	}
+	return due
 }
 
 // heartbeatEvery is how often a worker hears of us, in one burst for all: one wake-up of ours for a thousand workers.
@@ -88,7 +168,8 @@ func (c *Coordinator) heartbeatEvery() time.Duration {
 }
 
 // perform does what the engine wants done, in its order.
-func (c *Coordinator) perform(fx *engine.Effects) {
+func (c *Coordinator) perform() {
+	fx := &c.owned.fx
 	for i := range fx.List {
 		f := &fx.List[i]
 		switch f.Kind {
@@ -99,9 +180,9 @@ func (c *Coordinator) perform(fx *engine.Effects) {
 			}
 		case engine.EffectCommit:
 			if c.journal != nil {
-				c.flusher.commit()
+				c.flusher.commit(f.Urgent)
 			} else {
-				c.inbox.put(engine.Event{Kind: engine.EventCommitted, UpTo: c.appended})
+				c.inbox.add(engine.Event{Kind: engine.EventCommitted, UpTo: c.appended}) // the owner looks again
 			}
 		case engine.EffectTrack:
 			if c.flusher.stores[f.Task] != nil {

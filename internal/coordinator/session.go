@@ -25,8 +25,10 @@ type session struct {
 	id   engine.SessionID
 	conn net.Conn
 	w    *wire.Writer
-	// queued: bytes wait in w that nobody was woken for. Of the goroutine that owns the engine.
+	// queued: bytes wait in w that nobody was woken for. Of the owner of the engine.
 	queued bool
+	// answered: it is in the list of those to be flushed once the owner lets go. Of the owner of the engine.
+	answered bool
 }
 
 // startSession answers the upgrade and reads the stream in a goroutine of its own, so that nothing of the HTTP server stays
@@ -90,7 +92,8 @@ func (c *Coordinator) read(s *session, head []byte) {
 		e.Session = s.id
 		events = append(events, e)
 		if !r.Buffered() || len(events) >= applyAtOnce {
-			c.inbox.put(events...)
+			c.inbox.add(events...)
+			c.work()
 			clear(events)
 			events = events[:0]
 		}
@@ -203,6 +206,7 @@ func (c *Coordinator) tell(f *engine.Effect) {
 	case engine.EffectKillBlock:
 		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendKillBlock(dst, wire.KillBlock{Lease: uint64(f.Lease)}) })
 	case engine.EffectClose:
+		s.w.Flush()
 		_ = s.conn.Close()
 		return
 	}
@@ -210,7 +214,10 @@ func (c *Coordinator) tell(f *engine.Effect) {
 		_ = s.conn.Close() // its reader tells the engine
 		return
 	}
-	s.w.Flush()
+	if !s.answered {
+		s.answered = true
+		c.owned.answered = append(c.owned.answered, s)
+	}
 }
 
 func leases(list []scheduler.Lease) []uint64 {

@@ -31,9 +31,13 @@ type pending struct {
 
 // A queue is first in, first out.
 type queue struct {
-	list []pending
-	head int
+	list     []pending
+	head     int
+	blocking int // of them hold something up
 }
+
+// blocks reports whether something is held up by it, as against counts and words that are only late.
+func (k pendingKind) blocks() bool { return k >= pendingMark }
 
 func (q *queue) push(p pending) {
 	if q.head > 1024 && q.head > len(q.list)/2 {
@@ -42,9 +46,40 @@ func (q *queue) push(p pending) {
 		q.list, q.head = q.list[:n], 0
 	}
 	q.list = append(q.list, p)
+	if p.kind.blocks() {
+		q.blocking++
+	}
 }
 
 func (q *queue) empty() bool { return q.head == len(q.list) }
+
+// askCommit asks for a commit if there is a reason. It is urgent if somebody waits for it: a worker for a block (a result may
+// open what depends on it), a submission, a hand-over, a worker on its way out, the end of the run. All else can share one
+// with what comes meanwhile.
+func (e *Engine) askCommit() {
+	urgent := e.appended > e.committed && e.urged < e.appended && e.awaited()
+	if !e.wantCommit && !urgent {
+		return
+	}
+	e.wantCommit = false
+	if urgent {
+		e.urged = e.appended
+	}
+	e.emit(Effect{Kind: EffectCommit, Urgent: urgent})
+}
+
+// awaited reports whether anything waits for a commit.
+func (e *Engine) awaited() bool {
+	if e.phase != running || e.queue.blocking > 0 {
+		return true
+	}
+	for i := range e.tasks {
+		if t := &e.tasks[i]; t.waiting.first != nil || t.leaving > 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // commit notes that records are durable, and does what waited for them.
 func (e *Engine) commit(upTo uint64) {
@@ -58,6 +93,9 @@ func (e *Engine) drain() {
 		p := e.queue.list[e.queue.head]
 		e.queue.list[e.queue.head] = pending{}
 		e.queue.head++
+		if p.kind.blocks() {
+			e.queue.blocking--
+		}
 		switch p.kind {
 		case pendingResult:
 			e.settleResult(p.lease)

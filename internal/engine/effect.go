@@ -13,7 +13,8 @@ type EffectKind uint8
 const (
 	// EffectAppend: append Record to the journal. Records are numbered from 1 in this order.
 	EffectAppend EffectKind = iota
-	// EffectCommit: make everything appended so far durable, soon, and say so with EventCommitted.
+	// EffectCommit: make everything appended so far durable and say so with EventCommitted: at once if Urgent, because
+	// somebody waits for it, else within some milliseconds, together with what comes meanwhile.
 	EffectCommit
 	// EffectTrack: note in the tracking of Task: Block is done (Done), or failed once more. Comes after the commit.
 	EffectTrack
@@ -62,6 +63,7 @@ const (
 type Effect struct {
 	Kind     EffectKind
 	Done     bool
+	Urgent   bool
 	State    RunState
 	Task     int32
 	Session  SessionID

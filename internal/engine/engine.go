@@ -57,6 +57,7 @@ type Engine struct {
 	// appended counts records; committed is how many of them are durable. asked: this Apply wants a commit.
 	appended, committed uint64
 	wantCommit          bool
+	urged               uint64 // the last record for which a commit was called urgent
 	queue               queue
 	sinceCheckpoint     int
 
@@ -263,10 +264,7 @@ func (e *Engine) settle() {
 		}
 	}
 	e.acknowledge()
-	if e.wantCommit {
-		e.wantCommit = false
-		e.emit(Effect{Kind: EffectCommit})
-	}
+	e.askCommit()
 	e.schedule()
 }
 
