@@ -25,6 +25,10 @@ type leaseSlot struct {
 	known        bool // the block has a history
 }
 
+// Slot is a small number that no other current lease has: an index for tables beside the scheduler's own. A later lease can
+// have it again.
+func (l Lease) Slot() int { return int(l & leaseSlotMask) }
+
 func newLeases() leases { return leases{free: -1} }
 
 // full reports whether there is no room for one more.

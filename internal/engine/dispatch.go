@@ -148,7 +148,7 @@ func (e *Engine) handOver(p *pending) {
 	there := w.session != 0 && w.session == p.session && w.told == notTold && !w.leaving && !w.killed && e.phase == running
 	kept := p.handouts[:0]
 	for _, h := range p.handouts {
-		l := e.leases[h.Lease]
+		l := e.leases.get(h.Lease)
 		switch {
 		case l == nil || l.worker != w:
 			continue // taken away meanwhile

@@ -72,7 +72,7 @@ type Engine struct {
 	acks        []*worker
 	scanAt      time.Duration // when some worker's silence or idleness is to be looked at; never = not at all
 
-	leases   map[scheduler.Lease]*lease
+	leases   leaseTable
 	spare    *lease // list of unused ones
 	inHands  int64  // leases that are not bound to a result
 	results  int64  // leases that are
@@ -141,8 +141,8 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, sched: sched,
 		workers: make(map[string]*worker), sessions: make(map[SessionID]*worker), nodes: make(map[string]uint32),
-		submissions: make(map[string]*submission), leases: make(map[scheduler.Lease]*lease),
-		tasks: make([]task, len(specs)), scanAt: never,
+		submissions: make(map[string]*submission),
+		tasks:       make([]task, len(specs)), scanAt: never,
 	}
 	kinds := make([]fleet.Kind, len(specs))
 	fleetTasks := make([]fleet.Task, len(specs))

@@ -252,7 +252,7 @@ func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease) {
 	w.doubts = w.held
 	start := len(e.out.leases)
 	for _, h := range held {
-		l := e.leases[h.Lease]
+		l := e.leases.get(h.Lease)
 		if h.Epoch != e.cfg.Epoch || l == nil || l.worker != w {
 			e.out.leases = append(e.out.leases, h.Lease)
 			continue

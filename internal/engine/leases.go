@@ -41,6 +41,32 @@ type lease struct {
 // leaseChunk is how many leases are allocated at once.
 const leaseChunk = 256
 
+// A leaseTable finds leases by their slot.
+type leaseTable []*lease
+
+// get is nil for a lease that is not current.
+func (t leaseTable) get(key scheduler.Lease) *lease {
+	if i := key.Slot(); i < len(t) && t[i] != nil && t[i].handout.Lease == key {
+		return t[i]
+	}
+	return nil
+}
+
+func (t *leaseTable) put(l *lease) {
+	i := l.handout.Lease.Slot()
+	for i >= len(*t) {
+		*t = append(*t, nil)
+	}
+	(*t)[i] = l
+}
+
+// drop forgets a lease; one that the scheduler had made void may have lost its slot to another.
+func (t leaseTable) drop(l *lease) {
+	if i := l.handout.Lease.Slot(); t[i] == l {
+		t[i] = nil
+	}
+}
+
 func (e *Engine) newLease(h scheduler.Handout, w *worker) *lease {
 	if e.spare == nil {
 		chunk := make([]lease, leaseChunk)
@@ -51,12 +77,12 @@ func (e *Engine) newLease(h scheduler.Handout, w *worker) *lease {
 	l := e.spare
 	e.spare = l.next
 	*l = lease{handout: h, worker: w, row: w.row}
-	e.leases[h.Lease] = l
+	e.leases.put(l)
 	return l
 }
 
 func (e *Engine) freeLease(l *lease) {
-	delete(e.leases, l.handout.Lease)
+	e.leases.drop(l)
 	*l = lease{next: e.spare}
 	e.spare = l
 }

@@ -17,7 +17,7 @@ func (e *Engine) release(w *worker, ev *Event) {
 		return
 	}
 	w.seq = ev.Seq
-	l := e.leases[ev.Lease]
+	l := e.leases.get(ev.Lease)
 	if ev.Epoch != e.cfg.Epoch || l == nil || l.worker != w || l.state == bound {
 		if ev.Outcome == scheduler.Success || ev.Outcome == scheduler.Skipped {
 			e.emit(Effect{Kind: EffectRefused, Session: w.session, Lease: ev.Lease, Text: "already reclaimed"})
