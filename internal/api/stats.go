@@ -113,7 +113,7 @@ type TaskStats struct {
 	// TimeoutSeconds is the limit of one block; null = none.
 	TimeoutSeconds *float64     `json:"timeout_seconds"`
 	BlockSeconds   BlockSeconds `json:"block_seconds"`
-	// CPUBusy is CPU seconds / (block seconds × requires.cpu) over the successful attempts whose CPU time was measured.
+	// CPUBusy is CPU seconds / (block seconds × requires.cpu) over all successful attempts, where CPU time is measured.
 	// 1 = all cores that were asked for were busy; more is possible.
 	CPUBusy *float64 `json:"cpu_busy"`
 	// PeakRSSBytes is the highest memory of any attempt.

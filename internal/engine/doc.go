@@ -1,5 +1,5 @@
 // Package engine is a run as a value. Events and the time go in, ordered effects come out; nothing else happens in it: no
-// I/O, no goroutine, no clock, no randomness. One goroutine owns an Engine; the coordinator turns sockets, files, timers and
+// I/O, no goroutine, no clock, no randomness. An Engine has one owner at a time; the coordinator turns sockets, files, timers and
 // child processes into events for it, and its effects into deeds.
 //
 // Where to find what:
