@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -223,6 +226,27 @@ func TestNothingOutlivesAKilledCoordinator(t *testing.T) {
 	second.wantGone(t)
 	awaitProcessEnd(t, first.PPID)
 	awaitProcessEnd(t, second.PPID)
+}
+
+func TestWhatABlockHasStartedEndsWithAKilledCoordinator(t *testing.T) {
+	t.Parallel()
+	// Each block starts a process in its own group and one in a session of its own, says who they are, and stays.
+	dir, path := writeJob(t, job("resources = { cpu = 1 }\ngrace = \"1s\"", blocks("work", 1)+
+		shell("sleep 1000 & echo $! > pids; setsid sleep 1000 & echo $! >> pids; echo all >> pids; wait")))
+	if err := os.WriteFile(filepath.Join(dir, "pids"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, dir, "run", path, "--run-dir", "out")
+	pids := strings.Fields(awaitFile(t, filepath.Join(dir, "pids"), "all"))
+	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
+	s.wait()
+	for _, text := range pids[:2] {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		awaitProcessEnd(t, pid)
+	}
 }
 
 func TestAStreamThatEndsWithoutAnAnswerHasFailed(t *testing.T) {

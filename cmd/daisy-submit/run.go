@@ -21,6 +21,7 @@ import (
 	"example.org/daisy/internal/process"
 	"example.org/daisy/internal/report"
 	"example.org/daisy/internal/rundir"
+	"example.org/daisy/internal/tracking"
 	"example.org/daisy/internal/units"
 	"example.org/daisy/internal/version"
 	"example.org/daisy/internal/worker"
@@ -188,6 +189,10 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 	}
 	var err error
 	if c, err = coordinator.New(cfg); err != nil {
+		var other *tracking.LayoutError
+		if errors.As(err, &other) {
+			return nil, &statusError{exitUsage, err} // the job was changed: nothing is wrong with the machine
+		}
 		return nil, infrastructure(err)
 	}
 	return c, nil
@@ -209,7 +214,7 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	signal.Notify(harmless, syscall.SIGHUP, syscall.SIGPIPE)
 	defer signal.Stop(harmless)
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 
 	shown := make(chan struct{})

@@ -109,7 +109,12 @@ func (e *Engine) breakRun(why string) {
 
 // stopAtFailure ends a serial run with its first failure.
 func (e *Engine) stopAtFailure(l *lease, f *Failure) {
-	why := fmt.Sprintf("block %d of task %q failed", l.handout.Block, e.tasks[l.handout.Task].spec.ID)
+	spec := e.tasks[l.handout.Task].spec
+	block := fmt.Sprintf("block at %v", spec.Grid.Index(l.handout.Block))
+	if id, fits := spec.Grid.ID(l.handout.Block); fits {
+		block = fmt.Sprintf("block %d at %v", id, spec.Grid.Index(l.handout.Block))
+	}
+	why := fmt.Sprintf("%s of task %q failed", block, spec.ID)
 	if f != nil && f.Message != "" {
 		why += ": " + f.Message
 	}

@@ -8,8 +8,12 @@ import (
 )
 
 // attributes of every child: a group of its own, and death together with the thread that forked it (see Spawner).
-func attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+func attributes(politely bool) *syscall.SysProcAttr {
+	sig := syscall.SIGKILL
+	if politely {
+		sig = syscall.SIGTERM
+	}
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: sig}
 }
 
 func threadID() int { return unix.Gettid() }

@@ -8,7 +8,7 @@ import (
 )
 
 // attributes of every child: a group of its own. The guard sees to it that it does not outlive this process.
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func attributes(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // Where there are no death signals no thread matters.
 func onMainThread() bool { return false }

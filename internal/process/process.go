@@ -39,6 +39,10 @@ type Config struct {
 	// Markers are entries of Env ("K=V") that, all together, only this process and its descendants carry. Processes that left
 	// the process group and lost their parents are found by them. Without markers only the group and the parentage count.
 	Markers []string
+
+	// EndsItself: the program ends with all that it started when it gets SIGTERM, so that on the death of the starter it gets
+	// that, and not SIGKILL, which would leave its own children's children behind. Linux; elsewhere the guard kills.
+	EndsItself bool
 }
 
 // check refuses what the system would cut short or misread.

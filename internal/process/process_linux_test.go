@@ -41,7 +41,7 @@ func TestAChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 		defer close(asked)
 		ours = s.start(s.config("stubborn"))
 		c := s.config("stubborn")
-		process, err := os.StartProcess(c.Argv[0], c.Argv, &os.ProcAttr{Env: c.Env, Sys: attributes(), Files: []*os.File{s.input, nil, nil, s.players}})
+		process, err := os.StartProcess(c.Argv[0], c.Argv, &os.ProcAttr{Env: c.Env, Sys: attributes(false), Files: []*os.File{s.input, nil, nil, s.players}})
 		if err != nil {
 			t.Error(err)
 			return

@@ -78,7 +78,7 @@ func (s *Spawner) start(c Config, fork func(*request)) (*Process, error) {
 	env := append(make([]string, 0, len(c.Env)), c.Env...)
 	r := &request{
 		path: c.Argv[0], argv: c.Argv,
-		attr: &os.ProcAttr{Dir: c.Dir, Env: env, Files: files, Sys: attributes()},
+		attr: &os.ProcAttr{Dir: c.Dir, Env: env, Files: files, Sys: attributes(c.EndsItself)},
 	}
 	p.started = time.Now()
 	fork(r)

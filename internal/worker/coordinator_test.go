@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -314,7 +316,7 @@ func (s *stream) ended() {
 	_ = s.conn.SetReadDeadline(time.Now().Add(soon))
 	for {
 		kind, _, err := s.in.Next()
-		if err == io.EOF {
+		if err == io.EOF || errors.Is(err, syscall.ECONNRESET) { // reset: it closed with bytes of ours unread
 			return
 		}
 		if err != nil {

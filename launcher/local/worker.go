@@ -97,7 +97,7 @@ func (w *worker) start() (*process.Process, error) {
 	mark := fmt.Sprintf("%s=%s.%s", markVariable, w.launcher.id, w.name)
 	p, err := w.launcher.spawner.Start(process.Config{
 		Argv: w.request.Argv, Env: w.environment(mark), Dir: w.request.Dir,
-		Stdout: w.log, Stderr: w.log, Markers: []string{mark},
+		Stdout: w.log, Stderr: w.log, Markers: []string{mark}, EndsItself: true,
 	})
 	w.process = p
 	return p, err
