@@ -100,7 +100,7 @@ func TestAWorkerIntroducesItself(t *testing.T) {
 }
 
 func TestAReleaseAndTheNextRequestLeaveInOneWrite(t *testing.T) {
-	c, cfg := overPipe(t, testTask("func")) // a read from a pipe gives what one write gave
+	c, cfg := overTCP(t, testTask("func")) // over loopback a read gets whole what one small write gave
 	client, s := connectTo(t, c, cfg)
 	got := acquire(t, client, 1)
 	s.grant(s.acquire().Request, 7)
