@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -60,11 +59,11 @@ func (f *flusher) commit(urgent bool) {
 	}
 }
 
-// track notes a mark to be written soon.
-func (f *flusher) track(m mark) {
+// track notes marks to be written soon.
+func (f *flusher) track(marks []mark) {
 	f.mu.Lock()
 	first := len(f.marks) == 0
-	f.marks = append(f.marks, m)
+	f.marks = append(f.marks, marks...)
 	f.mu.Unlock()
 	if first {
 		select {
@@ -152,7 +151,7 @@ func (f *flusher) broken(err error) {
 	}
 	f.mu.Unlock()
 	if first {
-		f.inbox.put(engine.Event{Kind: engine.EventBroken, Text: fmt.Sprintf("tracking: %v", err)})
+		f.inbox.put(engine.Event{Kind: engine.EventBroken, Text: err.Error()})
 	}
 }
 

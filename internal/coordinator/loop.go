@@ -23,6 +23,7 @@ type owned struct {
 	fx     engine.Effects
 	events []engine.Event
 	calls  []func()
+	marks  []mark // of one perform, for the flusher
 	// answered have bytes queued that are to go out at once.
 	answered []*session
 	beat     time.Duration // when the next heartbeat goes out
@@ -38,12 +39,12 @@ func (c *Coordinator) loop() {
 	defer timer.Stop()
 	c.owned.Lock()
 	c.owned.beat = c.now() + c.heartbeatEvery()
-	c.apply(c.now(), &tick)
+	c.engine.Apply(c.now(), &tick, &c.owned.fx)
 	c.perform()
 	c.release()
 	for {
 		c.owned.Lock()
-		c.turn()
+		c.turn(nil)
 		if c.over() {
 			c.release()
 			return
@@ -51,7 +52,7 @@ func (c *Coordinator) loop() {
 		due := c.due()
 		c.owned.armed = due
 		c.release()
-		if !c.inbox.empty() {
+		if due == 0 || !c.inbox.empty() {
 			continue
 		}
 		timer.Reset(max(due-c.now(), 0))
@@ -65,13 +66,19 @@ func (c *Coordinator) loop() {
 // turnsOfReader bounds how long a reader works for others before its own connection is read again.
 const turnsOfReader = 4
 
-// work has the calling goroutine apply what is in the inbox, unless another does: that one looks again before it stops.
-func (c *Coordinator) work() {
-	for range turnsOfReader {
+// work has events of a connection applied, and then what is in the inbox: by the calling goroutine, unless another is at it;
+// then that one finds them in the inbox before it stops.
+func (c *Coordinator) work(events []engine.Event) {
+	if !c.owned.TryLock() {
+		c.inbox.add(events...)
+		events = nil
 		if !c.owned.TryLock() {
 			return
 		}
-		c.turn()
+	}
+	for turn := 1; ; turn++ {
+		c.turn(events)
+		events = nil
 		due := c.due()
 		early := due < c.owned.armed || c.over()
 		if early {
@@ -81,11 +88,16 @@ func (c *Coordinator) work() {
 		if early {
 			c.inbox.ring()
 		}
-		if c.inbox.empty() {
+		switch {
+		case c.inbox.empty():
+			return
+		case turn == turnsOfReader:
+			c.inbox.ring()
+			return
+		case !c.owned.TryLock():
 			return
 		}
 	}
-	c.inbox.ring()
 }
 
 // release lets go of the engine, and then writes the answers: a system call for each, which the next owner need not wait for.
@@ -103,25 +115,18 @@ func (c *Coordinator) release() {
 	}
 }
 
-// turn applies all that has come, and what is due.
-func (c *Coordinator) turn() {
+// turn applies all that has come, then the given events, and does what is due.
+func (c *Coordinator) turn(events []engine.Event) {
 	o := &c.owned
 	o.events, o.calls = c.inbox.swap(o.events, o.calls)
-	for rest := o.events; len(rest) > 0; {
-		n := min(len(rest), applyAtOnce)
-		now := c.now()
-		for i := range n {
-			c.apply(now, &rest[i])
-		}
-		rest = rest[n:]
-		c.perform()
-	}
+	c.applyAll(o.events)
+	c.applyAll(events)
 	for _, f := range o.calls {
 		f()
 	}
 	now := c.now()
 	if next, timed := c.engine.Next(); c.engine.More() || timed && now >= next {
-		c.apply(now, &tick)
+		c.engine.Apply(now, &tick, &o.fx)
 		c.perform()
 	}
 	if now >= o.beat {
@@ -133,15 +138,22 @@ func (c *Coordinator) turn() {
 	}
 }
 
-// apply takes one event to the engine.
-func (c *Coordinator) apply(now time.Duration, e *engine.Event) {
-	switch e.Kind {
-	case engine.EventCommitted:
-		c.committed = max(c.committed, e.UpTo)
-	case engine.EventBroken:
-		c.broken = true
+// applyAll takes events to the engine.
+func (c *Coordinator) applyAll(events []engine.Event) {
+	for len(events) > 0 {
+		some := events[:min(len(events), applyAtOnce)]
+		events = events[len(some):]
+		for i := range some {
+			switch e := &some[i]; e.Kind {
+			case engine.EventCommitted:
+				c.committed = max(c.committed, e.UpTo)
+			case engine.EventBroken:
+				c.broken = true
+			}
+		}
+		c.engine.ApplyAll(c.now(), some, &c.owned.fx)
+		c.perform()
 	}
-	c.engine.Apply(now, e, &c.owned.fx)
 }
 
 // over: the run has ended, and all of it is durable or never will be.
@@ -186,7 +198,7 @@ func (c *Coordinator) perform() {
 			}
 		case engine.EffectTrack:
 			if c.flusher.stores[f.Task] != nil {
-				c.flusher.track(mark{task: f.Task, done: f.Done, block: f.Block})
+				c.owned.marks = append(c.owned.marks, mark{task: f.Task, done: f.Done, block: f.Block})
 			}
 		case engine.EffectJoined, engine.EffectRefused, engine.EffectWelcome, engine.EffectBlocks, engine.EffectAcknowledge,
 			engine.EffectRecall, engine.EffectReassign, engine.EffectDrain, engine.EffectStop, engine.EffectKillBlock, engine.EffectClose:
@@ -204,4 +216,8 @@ func (c *Coordinator) perform() {
 		}
 	}
 	fx.Reset()
+	if marks := c.owned.marks; len(marks) > 0 {
+		c.flusher.track(marks)
+		c.owned.marks = marks[:0]
+	}
 }

@@ -85,15 +85,13 @@ func (c *Coordinator) read(s *session, head []byte) {
 			break
 		}
 		bytesIn += int64(len(payload)) + frameHead
-		var e engine.Event
-		if !decode(kind, payload, &e) {
+		events = append(events, engine.Event{Session: s.id})
+		if !decode(kind, payload, &events[len(events)-1]) {
+			events = events[:len(events)-1]
 			break // malformed: it costs its sender the connection, and nobody else anything
 		}
-		e.Session = s.id
-		events = append(events, e)
 		if !r.Buffered() || len(events) >= applyAtOnce {
-			c.inbox.add(events...)
-			c.work()
+			c.work(events)
 			clear(events)
 			events = events[:0]
 		}

@@ -134,7 +134,8 @@ func (e *Engine) serve(i int, w *worker) bool {
 	}
 	e.recount(w)
 	if told {
-		e.emit(Effect{Kind: EffectBlocks, Session: w.session, Request: req.id, Task: int32(i), Handouts: handouts})
+		f := e.effect(EffectBlocks)
+		f.Session, f.Request, f.Task, f.Handouts = w.session, req.id, int32(i), handouts
 		if high := e.sched.HighWater(i); high+t.mark.step/2 >= t.mark.written {
 			e.raiseMark(i, high) // ahead of time, so that nobody waits for it
 		}

@@ -81,15 +81,21 @@ func (e *Engine) awaited() bool {
 	return false
 }
 
-// commit notes that records are durable, and does what waited for them.
-func (e *Engine) commit(upTo uint64) {
-	e.committed = max(e.committed, min(upTo, e.appended))
-	e.drain()
+// commit notes that records are durable.
+func (e *Engine) commit(upTo uint64) { e.committed = max(e.committed, min(upTo, e.appended)) }
+
+// drainAtOnce is how much of what a commit has made durable is done in one Apply: a commit may cover ten thousand results, and
+// their effects are a megabyte that nobody should wait for, nor find in no cache.
+const drainAtOnce = 256
+
+// undrained reports whether something waits for nothing any more.
+func (e *Engine) undrained() bool {
+	return !e.queue.empty() && e.queue.list[e.queue.head].upTo <= e.committed
 }
 
-// drain does what waits for nothing any more.
+// drain does what waits for nothing any more, up to drainAtOnce.
 func (e *Engine) drain() {
-	for !e.queue.empty() && e.queue.list[e.queue.head].upTo <= e.committed {
+	for n := 0; n < drainAtOnce && e.undrained(); n++ {
 		p := e.queue.list[e.queue.head]
 		e.queue.list[e.queue.head] = pending{}
 		e.queue.head++
@@ -155,7 +161,7 @@ func (e *Engine) append(r Record) {
 	start := len(e.out.records)
 	e.out.records = r.Append(e.out.records)
 	e.appended++
-	e.emit(Effect{Kind: EffectAppend, Record: e.out.records[start:len(e.out.records):len(e.out.records)]})
+	e.effect(EffectAppend).Record = e.out.records[start:len(e.out.records):len(e.out.records)]
 }
 
 // appendEnd writes down the end of an attempt.

@@ -148,3 +148,15 @@ func (f *Effects) Reset() {
 	clear(f.attempts)
 	f.List, f.records, f.handouts, f.leases, f.attempts = f.List[:0], f.records[:0], f.handouts[:0], f.leases[:0], f.attempts[:0]
 }
+
+// grow adds an element, which is zero as Reset leaves none behind, and returns its place.
+func grow[T any](list *[]T) *T {
+	n := len(*list)
+	if n < cap(*list) {
+		*list = (*list)[:n+1]
+	} else {
+		var zero T
+		*list = append(*list, zero)
+	}
+	return &(*list)[n]
+}

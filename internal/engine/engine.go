@@ -176,13 +176,40 @@ func New(cfg Config) (*Engine, error) {
 // Apply takes in one event at the time now (monotonic, since the coordinator's start) and appends what is to be done to out.
 // Times that go back count as standing still.
 func (e *Engine) Apply(now time.Duration, ev *Event, out *Effects) {
+	if e.open(now, out) {
+		e.take(ev)
+		e.conclude()
+	}
+}
+
+// ApplyAll takes in events that came at the same time, in their order, and draws the conclusions once: what a worker returns
+// and what it asks for in one message is one question then.
+func (e *Engine) ApplyAll(now time.Duration, events []Event, out *Effects) {
+	if e.open(now, out) {
+		for i := range events {
+			e.take(&events[i])
+		}
+		e.conclude()
+	}
+}
+
+// open begins an application of events. It is false when the run is over.
+func (e *Engine) open(now time.Duration, out *Effects) bool {
 	if e.phase == finished {
-		return
+		return false
 	}
 	e.out = out
 	e.advance(now)
 	if e.appended == 0 {
 		e.begin()
+	}
+	return true
+}
+
+// take takes in one event.
+func (e *Engine) take(ev *Event) {
+	if e.phase == finished {
+		return
 	}
 	switch ev.Kind {
 	case EventJoin:
@@ -204,6 +231,11 @@ func (e *Engine) Apply(now time.Duration, ev *Event, out *Effects) {
 			e.fromWorker(w, ev)
 		}
 	}
+}
+
+// conclude decides everything that follows from what was taken in.
+func (e *Engine) conclude() {
+	e.drain()
 	if e.phase != finished {
 		if e.timed && e.now >= e.wake {
 			e.fire()
@@ -247,7 +279,7 @@ func (e *Engine) fromWorker(w *worker, ev *Event) {
 	}
 }
 
-// settle draws the conclusions: after every event, everything that follows from it has been decided.
+// settle draws the conclusions.
 func (e *Engine) settle() {
 	for {
 		e.more = e.sched.Work(workUnits)
@@ -263,6 +295,7 @@ func (e *Engine) settle() {
 			break
 		}
 	}
+	e.more = e.more || e.undrained()
 	e.acknowledge()
 	e.askCommit()
 	e.schedule()
@@ -304,6 +337,14 @@ func (e *Engine) Finished() bool { return e.phase == finished }
 func (e *Engine) State() RunState { return e.state }
 
 func (e *Engine) emit(f Effect) { e.out.List = append(e.out.List, f) }
+
+// effect adds an effect to be filled in where it stands; those of every block are made so, as copying one costs more than
+// deciding it.
+func (e *Engine) effect(kind EffectKind) *Effect {
+	f := grow(&e.out.List)
+	f.Kind = kind
+	return f
+}
 
 func (e *Engine) notice(format string, args ...any) {
 	e.emit(Effect{Kind: EffectNotice, Text: fmt.Sprintf(format, args...)})

@@ -87,7 +87,8 @@ func (e *Engine) settleResult(l *lease) {
 		t.checked++
 	}
 	if verdict != scheduler.Stale {
-		e.emit(Effect{Kind: EffectTrack, Task: l.handout.Task, Block: l.handout.Block, Done: true})
+		f := e.effect(EffectTrack)
+		f.Task, f.Block, f.Done = l.handout.Task, l.handout.Block, true
 		e.attempt(l, l.outcome, verdict, nil)
 	}
 	if l.seq > w.durable {
@@ -198,9 +199,11 @@ func (t *task) maxLost(once bool) int {
 // attempt tells the statistics of an end.
 func (e *Engine) attempt(l *lease, outcome scheduler.Outcome, verdict scheduler.Verdict, f *Failure) {
 	l.row.peak = max(l.row.peak, l.use.PeakRSSBytes)
-	e.out.attempts = append(e.out.attempts, Attempt{Handout: l.handout, Outcome: outcome, Verdict: verdict,
-		Worker: l.worker.id, Node: l.worker.node, At: l.at, Held: l.held, Use: l.use, Failure: f})
-	e.emit(Effect{Kind: EffectEnded, Task: l.handout.Task, Attempt: &e.out.attempts[len(e.out.attempts)-1]})
+	a := grow(&e.out.attempts)
+	a.Handout, a.Outcome, a.Verdict = l.handout, outcome, verdict
+	a.Worker, a.Node, a.At, a.Held, a.Use, a.Failure = l.worker.id, l.worker.node, l.at, l.held, l.use, f
+	ended := e.effect(EffectEnded)
+	ended.Task, ended.Attempt = l.handout.Task, a
 }
 
 // due has a worker told how far its releases are durable, at the end of this Apply.
@@ -214,11 +217,7 @@ func (e *Engine) due(w *worker) {
 // acknowledgeAt has a release acknowledged once all records so far are durable.
 func (e *Engine) acknowledgeAt(w *worker, seq uint64) {
 	e.queue.push(pending{upTo: e.appended, kind: pendingAcknowledge, worker: w, seq: seq})
-	if e.committed >= e.appended {
-		e.drain()
-	} else {
-		e.wantCommit = true
-	}
+	e.wantCommit = e.wantCommit || e.committed < e.appended
 }
 
 // acknowledge tells the workers.
@@ -226,7 +225,8 @@ func (e *Engine) acknowledge() {
 	for i, w := range e.acks {
 		w.ackDue = false
 		if w.session != 0 {
-			e.emit(Effect{Kind: EffectAcknowledge, Session: w.session, Seq: w.durable})
+			f := e.effect(EffectAcknowledge)
+			f.Session, f.Seq = w.session, w.durable
 		}
 		e.acks[i] = nil
 	}
