@@ -12,23 +12,14 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Exit statuses, the same for every command.
+// Exit statuses, the same for every command; the help of each lists its own.
 const (
 	exitOK             = 0   // every block succeeded or was skipped
 	exitIncomplete     = 1   // some did not
 	exitUsage          = 2   // the job file or the command line is wrong: nothing was started
 	exitInfrastructure = 3   // cannot start workers, cannot listen, cannot write
-	exitInterrupted    = 130 // by Ctrl-C
-	exitTerminated     = 143 // by SIGTERM
+	exitInterrupted    = 130 // by Ctrl-C; by another signal, 128 and its number
 )
-
-const exitStatuses = `EXIT STATUS
-   0    every block succeeded or was skipped
-   1    some did not
-   2    the job file or the command line is wrong; nothing was started
-   3    the infrastructure failed: cannot start workers, listen, or write
-   130  interrupted (143: by SIGTERM)
-`
 
 // statusError is an error with the status to exit with. An empty text prints nothing: all has been said.
 type statusError struct {

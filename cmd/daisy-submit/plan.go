@@ -2,8 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/big"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -12,6 +16,7 @@ import (
 	"example.org/daisy/geom"
 	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/report"
+	"example.org/daisy/internal/tracking"
 	"example.org/daisy/internal/units"
 	"example.org/daisy/scheduler"
 )
@@ -21,7 +26,7 @@ func planCommand() *cli.Command {
 		Name: "plan", Usage: "show what a job would run, and start nothing",
 		UsageText: "daisy-submit plan JOB [OPTIONS]",
 		Description: `Checks the job file JOB and prints its tasks, regions and arrays, and how many blocks can run at once over the course of
-the run. Nothing is started or written.
+the run. Blocks that the tracking folder says are done are counted. Nothing is started or written.
 
 EXAMPLE
    daisy-submit plan segment.toml
@@ -29,7 +34,7 @@ EXAMPLE
 EXIT STATUS
    0    the job can be run
    2    the job file or the command line is wrong
-   3    the answer could not be written
+   3    the tracking folder cannot be read, or the answer could not be written
 `,
 		Flags: append(jobFlags(), &cli.BoolFlag{Name: "json", Usage: "as JSON, in the shape of docs/plan.md"}),
 		Action: func(c *cli.Context) error {
@@ -43,7 +48,7 @@ EXIT STATUS
 			}
 			p, err := makePlan(j)
 			if err != nil {
-				return &statusError{exitUsage, err}
+				return refused(err)
 			}
 			if c.Bool("json") {
 				err = json.NewEncoder(c.App.Writer).Encode(p)
@@ -73,6 +78,9 @@ type plan struct {
 	Exact    bool       `json:"exact"`
 	Waves    []planWave `json:"waves"`
 	Warnings []string   `json:"warnings"`
+
+	resources scheduler.Resources // of the budget
+	tracked   bool                // there is a tracking folder
 }
 
 type planTask struct {
@@ -80,11 +88,13 @@ type planTask struct {
 	After      []string    `json:"after"`
 	Blocks     int64       `json:"blocks"`
 	Masked     int64       `json:"masked"`
+	Done       int64       `json:"done"`
 	Grid       []int64     `json:"grid"`
 	Levels     int         `json:"levels"`
 	Fit        string      `json:"fit"`
 	TotalRead  geom.Roi    `json:"total_read"`
 	TotalWrite geom.Roi    `json:"total_write"`
+	Unwritten  *planRest   `json:"unwritten"`
 	BlockRead  []int64     `json:"block_read"`
 	BlockWrite []int64     `json:"block_write"`
 	Requires   string      `json:"requires"`
@@ -92,6 +102,15 @@ type planTask struct {
 	AtOnce     int64       `json:"at_once"`
 	Input      *planVolume `json:"input"`
 	Output     *planVolume `json:"output"`
+
+	requires scheduler.Resources
+}
+
+// planRest is what fit = "valid" leaves of the total write region, as no whole block fits there.
+type planRest struct {
+	Voxels  int64   `json:"voxels"` // 2^63-1 if there are more
+	Percent float64 `json:"percent"`
+	AtEnd   []int64 `json:"at_end"` // by axis
 }
 
 type planVolume struct {
@@ -115,8 +134,17 @@ func makePlan(j *job.Job) (*plan, error) {
 		return nil, err
 	}
 	budget := j.Budget(machine())
-	p := &plan{Version: 1, Name: j.Name, Launcher: j.Launcher, Budget: budget.String(), Warnings: append([]string{}, j.Warnings...)}
+	p := &plan{
+		Version: 1, Name: j.Name, Launcher: j.Launcher, Budget: budget.String(), Warnings: append([]string{}, j.Warnings...),
+		resources: budget, tracked: j.Tracking != "",
+	}
 	tasks := pipeline.Tasks()
+	if p.tracked {
+		if pipeline, err = withMarks(pipeline, j.Tracking); err != nil {
+			return nil, err
+		}
+		tasks = pipeline.Tasks()
+	}
 	waves, exact := scheduler.Waves(pipeline, exactUpTo)
 	p.Exact = exact
 	most := make([]int64, len(tasks))
@@ -133,11 +161,12 @@ func makePlan(j *job.Job) (*plan, error) {
 	for i, t := range tasks {
 		jt, g := j.Task(t.ID), t.Grid
 		pt := planTask{
-			ID: t.ID, After: append([]string{}, jt.After...), Blocks: g.Len(), Masked: jt.Mask.Count(), Grid: g.Shape().Slice(), Levels: g.Levels(), Fit: g.Spec().Fit.String(),
-			TotalRead: g.TotalRead(), TotalWrite: g.TotalWrite(),
+			ID: t.ID, After: append([]string{}, jt.After...), Blocks: g.Len(), Masked: jt.Mask.Count(), Done: t.Done.Count(),
+			Grid: g.Shape().Slice(), Levels: g.Levels(), Fit: g.Spec().Fit.String(),
+			TotalRead: g.TotalRead(), TotalWrite: g.TotalWrite(), Unwritten: unwritten(g),
 			BlockRead: g.Spec().Read.Shape.Slice(), BlockWrite: g.BlockShape().Slice(),
 			Requires: jt.Requires.String(), MaxWorkers: jt.MaxWorkers, AtOnce: min(most[i], fitting(jt, budget)),
-			Input: volume(jt.Input), Output: volume(jt.Output),
+			Input: volume(jt.Input), Output: volume(jt.Output), requires: jt.Requires,
 		}
 		if jt.MaxWorkers > 0 {
 			pt.AtOnce = min(pt.AtOnce, jt.MaxWorkers)
@@ -151,6 +180,22 @@ func makePlan(j *job.Job) (*plan, error) {
 	return p, nil
 }
 
+// withMarks is the pipeline with the blocks that are done by the marks in a tracking folder, which a run would skip.
+func withMarks(p *scheduler.Pipeline, folder string) (*scheduler.Pipeline, error) {
+	tasks := p.Tasks()
+	var errs []error
+	for i := range tasks {
+		var err error
+		if tasks[i].Done, err = tracking.ReadDone(filepath.Join(folder, tasks[i].ID), tasks[i].Grid); err != nil {
+			errs = append(errs, fmt.Errorf("task %q: %w", tasks[i].ID, err))
+		}
+	}
+	if errs != nil {
+		return nil, errors.Join(errs...)
+	}
+	return scheduler.NewPipeline(tasks, p.Edges())
+}
+
 // fitting is how many blocks of a task the budget lets run at once.
 func fitting(t *job.Task, budget scheduler.Resources) int64 {
 	most := int64(1) << 62
@@ -160,6 +205,64 @@ func fitting(t *job.Task, budget scheduler.Resources) int64 {
 		}
 	}
 	return most
+}
+
+// unwritten is nil if nothing is left, as always with another fit.
+func unwritten(g *geom.Grid) *planRest {
+	left := false
+	rest := &planRest{AtEnd: make([]int64, g.Dims())}
+	all, written := big.NewInt(1), big.NewInt(1)
+	for axis := range g.Dims() {
+		extent, covered := g.TotalWrite().Shape.At(axis), g.Shape().At(axis)*g.BlockShape().At(axis)
+		rest.AtEnd[axis] = extent - covered
+		left = left || covered < extent
+		all.Mul(all, big.NewInt(extent))
+		written.Mul(written, big.NewInt(covered))
+	}
+	if !left {
+		return nil
+	}
+	voxels := written.Sub(all, written)
+	rest.Voxels = math.MaxInt64
+	if voxels.IsInt64() {
+		rest.Voxels = voxels.Int64()
+	}
+	share, _ := new(big.Rat).SetFrac(voxels, all).Float64()
+	rest.Percent = 100 * share
+	return rest
+}
+
+// String is "1,200 voxels (13.3%): the last 5 on axis 0, the last 3 on axis 2".
+func (r *planRest) String() string {
+	var ends []string
+	for axis, n := range r.AtEnd {
+		if n > 0 {
+			ends = append(ends, fmt.Sprintf("the last %s on axis %d", units.Count(n), axis))
+		}
+	}
+	count := units.Count(r.Voxels)
+	if r.Voxels == math.MaxInt64 {
+		count = "2^63 or more"
+	}
+	percent := strconv.FormatFloat(r.Percent, 'f', 1, 64)
+	if percent == "0.0" {
+		percent = "less than 0.1"
+	}
+	return fmt.Sprintf("%s voxels (%s%%): %s", count, percent, strings.Join(ends, ", "))
+}
+
+// readable is r.String() with memory rounded for people.
+func readable(r scheduler.Resources) string {
+	parts := make([]string, 0, len(r.Names()))
+	for _, name := range r.Names() {
+		n := r.Get(name)
+		if name == "memory" {
+			parts = append(parts, "memory="+units.Size(n))
+		} else {
+			parts = append(parts, scheduler.NewResources(map[string]int64{name: n}).String())
+		}
+	}
+	return strings.Join(parts, " ")
 }
 
 func volume(v *job.Volume) *planVolume {
@@ -179,7 +282,11 @@ func (p *plan) write(w io.Writer) error {
 		if t.MaxWorkers > 0 {
 			limit = units.Count(t.MaxWorkers)
 		}
-		tasks = append(tasks, []string{t.ID, dash(strings.Join(t.After, ", ")), units.Count(t.Blocks), numbers(t.Grid, " x "), strconv.Itoa(t.Levels), t.Requires, limit, units.Count(t.AtOnce)})
+		done := "-"
+		if p.tracked {
+			done = units.Count(t.Done)
+		}
+		tasks = append(tasks, []string{t.ID, dash(strings.Join(t.After, ", ")), units.Count(t.Blocks), done, numbers(t.Grid, " x "), strconv.Itoa(t.Levels), readable(t.requires), limit, units.Count(t.AtOnce)})
 		regions = append(regions, []string{t.ID, t.TotalRead.String(), t.TotalWrite.String(), numbers(t.BlockRead, " x "), numbers(t.BlockWrite, " x "), t.Fit})
 		for _, a := range []struct {
 			role string
@@ -199,12 +306,19 @@ func (p *plan) write(w io.Writer) error {
 			arrays = append(arrays, []string{t.ID, a.role, a.v.Path, a.v.Format, a.v.Type, numbers(a.v.Shape, " x "), unit + " " + numbers(a.v.Chunks, " x "), size})
 		}
 	}
-	title := fmt.Sprintf("Plan of %s: %s blocks in %d tasks, launcher %s, budget %s", p.Name, units.Count(p.Blocks), len(p.Tasks), p.Launcher, dash(p.Budget))
-	if err := report.Grid(w, title+"\n\nTasks", []string{"<task", "<after", "blocks", "grid", "levels", "<requires", "max workers", "at once"}, tasks); err != nil {
+	title := fmt.Sprintf("Plan of %s: %s in %s, launcher %s, budget %s", p.Name, units.Plural(p.Blocks, "block"), units.Plural(int64(len(p.Tasks)), "task"), p.Launcher, dash(readable(p.resources)))
+	if err := report.Grid(w, title+"\n\nTasks", []string{"<task", "<after", "blocks", "done before", "grid", "levels", "<requires", "max workers", "at once"}, tasks); err != nil {
 		return err
 	}
 	if err := report.Grid(w, "\nRegions", []string{"<task", "<total read", "<total write", "block reads", "block writes", "<fit"}, regions); err != nil {
 		return err
+	}
+	for _, t := range p.Tasks {
+		if t.Unwritten != nil {
+			if _, err := fmt.Fprintf(w, "task %q: fit \"valid\" leaves unwritten %v\n", t.ID, t.Unwritten); err != nil {
+				return err
+			}
+		}
 	}
 	if arrays != nil {
 		if err := report.Grid(w, "\nArrays", []string{"<task", "<role", "<path", "<format", "<type", "shape", "<written in", "voxel size"}, arrays); err != nil {

@@ -44,12 +44,19 @@ func runCommand() *cli.Command {
 		Name: "run", Usage: "run a job to its end",
 		UsageText: "daisy-submit run JOB [OPTIONS]",
 		Description: `Starts workers, gives them the blocks of the job file JOB, and ends with a table of what happened. Everything of the
-run is kept in its run directory. Ctrl-C ends it in order, a second one at once.
+run is kept in its run directory. Ctrl-C, SIGTERM and SIGQUIT end it in order, a second one at once. It goes on when its
+terminal goes away (SIGHUP).
 
 EXAMPLE
    daisy-submit run segment.toml --max-workers 4 --set task.predict.timeout=20m
 
-` + exitStatuses,
+EXIT STATUS
+   0    every block succeeded or was skipped
+   1    some did not
+   2    the job file or the command line is wrong; nothing was started
+   3    the infrastructure failed: cannot start workers, listen, or write
+   130  interrupted (143: by SIGTERM, 131: by SIGQUIT)
+`,
 		Flags: append(jobFlags(),
 			&cli.StringFlag{Name: "run-dir", Usage: "the run directory itself is `DIR`, which must be new or empty"},
 			&cli.BoolFlag{Name: "json", Usage: "JSON lines instead of progress and tables"},
@@ -108,8 +115,12 @@ func (r *jobRun) run(ctx context.Context) error {
 	if err != nil {
 		return infrastructure(err)
 	}
+	used := isUsed(r.runDir)
 	dir, err := rundir.Create(j.Directory, j.Name, r.runDir)
-	if err != nil {
+	switch {
+	case err != nil && used:
+		return &statusError{exitUsage, err} // another --run-dir mends it
+	case err != nil:
 		return infrastructure(err)
 	}
 	for _, w := range dir.Warnings() {
@@ -133,6 +144,19 @@ func (r *jobRun) run(ctx context.Context) error {
 		progress.Notice(err.Error() + "; what user code leaves behind is searched for instead")
 	}
 	return r.watch(ctx, c, progress, showEvery[mode])
+}
+
+// isUsed tells whether a path is taken: by a file, or by a directory that has something in it.
+func isUsed(path string) bool {
+	if path == "" {
+		return false
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return err == nil
+	}
+	entries, _ := os.ReadDir(path)
+	return len(entries) > 0
 }
 
 // findWorker finds the worker's program: beside this one, else on PATH.
@@ -189,13 +213,18 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 	}
 	var err error
 	if c, err = coordinator.New(cfg); err != nil {
-		var other *tracking.LayoutError
-		if errors.As(err, &other) {
-			return nil, &statusError{exitUsage, err} // the job was changed: nothing is wrong with the machine
-		}
-		return nil, infrastructure(err)
+		return nil, refused(err)
 	}
 	return c, nil
+}
+
+// refused is the error of a run that cannot begin.
+func refused(err error) error {
+	var other *tracking.LayoutError
+	if errors.As(err, &other) {
+		return &statusError{exitUsage, err} // the job was changed: nothing is wrong with the machine
+	}
+	return infrastructure(err)
 }
 
 // orphanBound limits the wait for processes that were left behind; they have got SIGKILL, and only the system can keep them.
@@ -204,6 +233,18 @@ const orphanBound = 5 * time.Second
 // showEvery is how often progress looks at the run. Lines come every 10 s at most, so that a glance a second is plenty.
 var showEvery = map[report.Mode]time.Duration{
 	report.Bars: 200 * time.Millisecond, report.Lines: time.Second, report.JSONLines: time.Second,
+}
+
+// forceAfter is how long a run may take that was told to end at once. What hangs then is a disk that does not answer, for which
+// nobody who asks twice wants to wait.
+const forceAfter = 10 * time.Second
+
+// force ends the program if the run has not ended by itself within forceAfter. Its workers end with it.
+func (r *jobRun) force(sig syscall.Signal, exit func(int)) (stop func() bool) {
+	return time.AfterFunc(forceAfter, func() {
+		fmt.Fprintf(r.stderr, "the run was told to end at once and has not in %s: the disk below its run directory does not answer, or that of the tracking; this program ends now\n", units.Duration(forceAfter))
+		exit(128 + int(sig))
+	}).Stop
 }
 
 // watch runs the coordinator, shows progress, minds signals, and reports.
@@ -221,13 +262,24 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	over := make(chan struct{})
 	go func() {
 		defer close(shown)
+		var calm func() bool
+		defer func() {
+			if calm != nil {
+				calm()
+			}
+		}()
 		show := time.NewTicker(every)
 		defer show.Stop()
 		started := time.Now()
 		for {
 			select {
 			case s := <-signals:
-				if sig, ok := s.(syscall.Signal); ok && c.Interrupt(sig) {
+				sig, _ := s.(syscall.Signal)
+				if !c.Interrupt(sig) {
+					if calm == nil {
+						calm = r.force(sig, os.Exit)
+					}
+				} else {
 					progress.Notice(fmt.Sprintf("%v: no new blocks; running ones have %s to end. Once more ends them at once.", s, units.Duration(r.job.Grace)))
 				}
 			case <-show.C:

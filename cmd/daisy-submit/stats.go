@@ -18,12 +18,16 @@ func statsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "stats", Usage: "print the statistics of a run that has ended",
 		UsageText: "daisy-submit stats RUN_DIR [--format table|markdown|csv|json]",
-		Description: `Prints what stats.json of the run directory RUN_DIR says. The status is 0 if it could be printed, however the run ended.
+		Description: `Prints what stats.json of the run directory RUN_DIR says.
 
 EXAMPLE
    daisy-submit stats runs/latest --format markdown
 
-` + exitStatuses,
+EXIT STATUS
+   0    the statistics were printed, however the run ended
+   2    the command line is wrong, or the run has left no statistics that can be read
+   3    they could not be written
+`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "format", Value: "table", Usage: "`FORMAT`: table, markdown, csv or json"},
 			&cli.BoolFlag{Name: "json", Usage: "the same as --format json"},

@@ -14,9 +14,18 @@ import (
 func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "print the version",
-		UsageText:   "daisy-submit version [--json]",
-		Description: "EXAMPLE\n   daisy-submit version\n\n" + exitStatuses,
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "as JSON: version, go, protocol"}},
+		UsageText: "daisy-submit version [--json]",
+		Description: `Prints the version of this program, of Go, and of the protocol that it speaks with workers.
+
+EXAMPLE
+   daisy-submit version
+
+EXIT STATUS
+   0    the version was printed
+   2    the command line is wrong
+   3    it could not be written
+`,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "as JSON: version, go, protocol"}},
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
 				return usage("version takes no arguments")

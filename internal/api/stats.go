@@ -38,7 +38,7 @@ type RunStats struct {
 	WallSeconds float64 `json:"wall_seconds"`
 	// Launcher is how workers were started: "local", "serial".
 	Launcher *string `json:"launcher"`
-	// JobFile, Directory (the run directory) and Logs (the directory with one log a worker) are paths.
+	// JobFile, Directory (the run directory) and Logs (the directory with one log a worker; null without a log) are paths.
 	JobFile   *string `json:"job_file"`
 	Directory *string `json:"directory"`
 	Logs      *string `json:"logs"`
@@ -116,7 +116,7 @@ type TaskStats struct {
 	// CPUBusy is CPU seconds / (block seconds × requires.cpu) over all successful attempts, where CPU time is measured.
 	// 1 = all cores that were asked for were busy; more is possible.
 	CPUBusy *float64 `json:"cpu_busy"`
-	// PeakRSSBytes is the highest memory of any attempt.
+	// PeakRSSBytes is the highest memory of any process of any attempt.
 	PeakRSSBytes *int64 `json:"peak_rss_bytes"`
 	// WallSeconds is from the first hand-out to the last end of an attempt.
 	WallSeconds *float64 `json:"wall_seconds"`
@@ -176,9 +176,10 @@ type WorkerStats struct {
 	Processed int64 `json:"processed"`
 	Failed    int64 `json:"failed"`
 	// BusySeconds and IdleSeconds add up over the slots.
-	BusySeconds  float64 `json:"busy_seconds"`
-	IdleSeconds  float64 `json:"idle_seconds"`
-	PeakRSSBytes *int64  `json:"peak_rss_bytes"`
+	BusySeconds float64 `json:"busy_seconds"`
+	IdleSeconds float64 `json:"idle_seconds"`
+	// PeakRSSBytes is the highest memory of any process of its attempts for the task; in its last row also of the worker itself.
+	PeakRSSBytes *int64 `json:"peak_rss_bytes"`
 	// End is left | drained | stopped | exited | signal | lost | time_limit | preempted | node_failed | out_of_memory |
 	// killed_by_us; null while the worker lives.
 	End *string `json:"end"`

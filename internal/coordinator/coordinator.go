@@ -255,7 +255,7 @@ func (c *Coordinator) Stop(kind engine.StopKind, why string) {
 // Interrupt ends the run early because a signal said so: in order the first time, when it answers true, and at once when it
 // is called again.
 func (c *Coordinator) Interrupt(sig syscall.Signal) bool {
-	why := fmt.Sprintf("interrupted (%v)", sig)
+	why := interruptedBy(sig)
 	if c.signal.CompareAndSwap(0, int32(sig)) {
 		c.Stop(engine.StopInterrupt, why)
 		return true

@@ -1,7 +1,10 @@
 package coordinator
 
 import (
+	"fmt"
 	"math/bits"
+	"os"
+	"syscall"
 	"time"
 
 	"example.org/daisy/internal/engine"
@@ -33,9 +36,7 @@ func (c *Coordinator) statistics(ended time.Time) stats.Input {
 	if c.cfg.Launcher != nil {
 		in.Run.Launcher = c.cfg.Launcher.Name()
 	}
-	if c.cfg.RunDir != nil {
-		in.Run.Logs = c.cfg.RunDir.LogsDir()
-	}
+	in.Run.Logs = c.logs()
 	own := process.Self()
 	in.Coordinator.CPU, in.Coordinator.PeakRSSBytes = own.CPU, own.PeakRSSBytes
 
@@ -61,6 +62,32 @@ func (c *Coordinator) statistics(ended time.Time) stats.Input {
 		})
 	}
 	return in
+}
+
+// interruptedBy says it as those do who sent the signal.
+func interruptedBy(sig syscall.Signal) string {
+	switch sig {
+	case syscall.SIGINT:
+		return "interrupted by Ctrl-C (SIGINT)"
+	case syscall.SIGQUIT:
+		return "interrupted by Ctrl-\\ (SIGQUIT)"
+	case syscall.SIGTERM:
+		return "interrupted by SIGTERM"
+	default:
+		return fmt.Sprintf("interrupted by signal %d (%v)", int(sig), sig)
+	}
+}
+
+// logs is the directory of the workers' logs, "" if there is none in it: those of a serial run go to the terminal.
+func (c *Coordinator) logs() string {
+	if c.cfg.RunDir == nil {
+		return ""
+	}
+	dir := c.cfg.RunDir.LogsDir()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) == 0 {
+		return ""
+	}
+	return dir
 }
 
 // skipBits counts the blocks marked done, and those that only the mask skips.

@@ -88,7 +88,7 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 		errs = append(errs, err)
 	}
 	if err := c.flusher.close(); err != nil {
-		errs = append(errs, fmt.Errorf("tracking: %w", err))
+		errs = append(errs, err)
 	}
 	if c.journal != nil {
 		if err := c.journal.Close(); err != nil {

@@ -198,8 +198,8 @@ func (e *Engine) recallFrom(w *worker, n int64) (asked int64) {
 	start := len(e.out.leases)
 	for l := w.last; l != nil && l.state == ahead && asked < n; l = l.prev {
 		if !l.recalled {
+			e.countAhead(l, -1)
 			l.recalled = true
-			e.tasks[l.handout.Task].ahead--
 			asked++
 			e.out.leases = append(e.out.leases, l.handout.Lease)
 		}

@@ -104,7 +104,7 @@ type task struct {
 	// joined, idle workers with no block at all, starters workers that have not joined, leaving slots on their way out.
 	covers, joined, starting, idle, starters, leaving int64
 	started, most                                     int64 // blocks that run, and at most ran
-	ahead                                             int64 // blocks handed out, not started, not recalled
+	ahead                                             int64 // blocks that could be recalled: not started, in the hands of a connected worker
 	results                                           int64 // of it waiting for their commit
 	served, checked                                   int64
 

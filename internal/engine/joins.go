@@ -28,6 +28,7 @@ type worker struct {
 	any    bool // an external worker that takes blocks of every task
 	slots  int32
 	row    *row
+	rows   []*row // one for each task that it served
 
 	session  SessionID // 0 = no connection
 	heard    time.Duration
@@ -220,11 +221,9 @@ func (e *Engine) attach(ev *Event) {
 		return
 	}
 	if w.session != 0 {
-		delete(e.sessions, w.session)
 		e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker has opened another connection"})
 	}
-	w.session = ev.Session
-	e.sessions[ev.Session] = w
+	e.setSession(w, ev.Session)
 	e.forgetRequests(w)
 	w.askedAt = e.now
 	e.hear(w)
@@ -281,8 +280,8 @@ func (e *Engine) settleDoubts(w *worker) {
 
 // detach notes that a worker's connection has ended.
 func (e *Engine) detach(w *worker, gone bool) {
-	delete(e.sessions, w.session)
-	w.session, w.detached = 0, e.now
+	e.setSession(w, 0)
+	w.detached = e.now
 	e.forgetRequests(w)
 	if w.ending {
 		e.endWorker(w, e.endWord(w))
@@ -360,8 +359,7 @@ func (e *Engine) endWorker(w *worker, word string) {
 	e.reclaim(w, lossOf(w))
 	if w.session != 0 {
 		e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker has ended"})
-		delete(e.sessions, w.session)
-		w.session = 0
+		e.setSession(w, 0)
 	}
 	e.forgetRequests(w)
 	w.ended, w.ending = true, false

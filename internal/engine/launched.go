@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"example.org/daisy/internal/fleet"
+	"example.org/daisy/internal/units"
 	"example.org/daisy/launcher"
 	"example.org/daisy/scheduler"
 )
@@ -83,7 +84,7 @@ func (e *Engine) submitted(tag, refusal string) {
 		t.refused = 0
 		return
 	}
-	e.notice("task %q: the launcher refused %s: %s", t.spec.ID, plural(int64(len(s.workers)), "worker"), refusal)
+	e.notice("task %q: the launcher refused %s: %s", t.spec.ID, units.Plural(int64(len(s.workers)), "worker"), refusal)
 	for _, w := range s.workers {
 		w.told = toLeave // their end is judged once, here
 		e.endWorker(w, "left")

@@ -103,7 +103,7 @@ func (e *Engine) hold(l *lease, told bool) {
 	switch {
 	case w.started >= w.slots:
 		l.state = ahead
-		t.ahead++
+		e.countAhead(l, 1)
 		if w.unstarted == nil {
 			w.unstarted = l
 		}
@@ -113,6 +113,30 @@ func (e *Engine) hold(l *lease, told bool) {
 	default:
 		e.occupy(w, t)
 		l.state = parked
+	}
+}
+
+// countAhead counts a block that has not started as one that could be recalled, or no longer. What a worker without a
+// connection holds is out of reach: counting it would have every event look for it in vain.
+func (e *Engine) countAhead(l *lease, n int64) {
+	if l.state == ahead && !l.recalled && l.worker.session != 0 {
+		e.tasks[l.handout.Task].ahead += n
+	}
+}
+
+// setSession gives a worker its connection, or takes it away with 0.
+func (e *Engine) setSession(w *worker, s SessionID) {
+	for l := w.unstarted; l != nil; l = l.next {
+		e.countAhead(l, -1)
+	}
+	if w.session != 0 {
+		delete(e.sessions, w.session)
+	}
+	if w.session = s; s != 0 {
+		e.sessions[s] = w
+	}
+	for l := w.unstarted; l != nil; l = l.next {
+		e.countAhead(l, 1)
 	}
 }
 
@@ -156,9 +180,7 @@ func (e *Engine) drop(l *lease) (held time.Duration) {
 	w.held--
 	e.inHands--
 	if l.state == ahead {
-		if !l.recalled {
-			t.ahead--
-		}
+		e.countAhead(l, -1)
 	} else {
 		if l.state == started {
 			t.running.remove(l)
@@ -192,9 +214,7 @@ func (e *Engine) startNext(w *worker) {
 	}
 	w.unstarted = l.next
 	t := &e.tasks[task]
-	if !l.recalled {
-		t.ahead--
-	}
+	e.countAhead(l, -1)
 	e.occupy(w, t)
 	e.start(l)
 }

@@ -171,7 +171,7 @@ func (e *Engine) failedForGood(l *lease, outcome scheduler.Outcome, f *Failure) 
 			b.Message, b.Tail = f.Message, f.Tail
 		}
 		if outcome == scheduler.Lost {
-			b.Message = fmt.Sprintf("killed its worker %d times; %s", t.maxLost(e.cfg.StopAtFirstFailure), b.Message)
+			b.Message = fmt.Sprintf("killed its worker %s; %s", units.Plural(int64(t.maxLost(e.cfg.StopAtFirstFailure)), "time"), b.Message)
 		}
 		t.failures = append(t.failures, b)
 	}
@@ -180,7 +180,7 @@ func (e *Engine) failedForGood(l *lease, outcome scheduler.Outcome, f *Failure) 
 		failed += e.tasks[i].failed
 	}
 	if m := e.cfg.Job.MaxFailures; m > 0 && failed >= m {
-		e.endEarly(StopCancel, RunStopped, fmt.Sprintf("max_failures = %d blocks have failed", m))
+		e.endEarly(StopCancel, RunStopped, fmt.Sprintf("%s failed, as many as max_failures allows", units.Plural(m, "block")))
 	}
 }
 

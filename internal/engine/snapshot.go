@@ -96,7 +96,7 @@ type row struct {
 	slots             int32
 	since             time.Duration
 	processed, failed int64
-	busy, served      time.Duration // served: slots × time, once it is over
+	busy, served      time.Duration // served: slots × time, without what has passed since since if it is not over
 	peak              int64
 	over              bool
 	end               string
@@ -108,7 +108,7 @@ func (e *Engine) rowSnapshot(r *row) WorkerSnapshot {
 		Busy: r.busy, PeakRSSBytes: r.peak, State: "ended", End: r.end}
 	served := r.served
 	if !r.over {
-		served = time.Duration(r.slots) * (e.now - r.since)
+		served += time.Duration(r.slots) * (e.now - r.since)
 		for l := w.first; l != nil; l = l.next {
 			if l.state == started {
 				s.Busy += e.now - l.began
@@ -136,9 +136,17 @@ func (w *worker) word() string {
 	}
 }
 
-// openRow begins the row of a worker for its task.
+// openRow begins the row of a worker for its task, or goes on with the one that it has there already.
 func (e *Engine) openRow(w *worker) {
+	for _, r := range w.rows {
+		if r.task == w.task {
+			w.row = r
+			r.over, r.end, r.slots, r.since = false, "", w.slots, e.now
+			return
+		}
+	}
 	w.row = &row{worker: w, task: w.task, slots: w.slots, since: e.now}
+	w.rows = append(w.rows, w.row)
 	e.rows = append(e.rows, w.row)
 	e.tasks[w.task].served++
 }
@@ -149,5 +157,5 @@ func (e *Engine) closeRow(w *worker, end string) {
 		return
 	}
 	w.row.over, w.row.end = true, end
-	w.row.served = time.Duration(w.row.slots) * (e.now - w.row.since)
+	w.row.served += time.Duration(w.row.slots) * (e.now - w.row.since)
 }

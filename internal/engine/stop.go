@@ -286,7 +286,7 @@ func (e *Engine) checkBrakes() {
 	}
 }
 
-// workedOn reports whether a worker that is heard from holds a block of a task, or may still get one: it has joined and is well.
+// workedOn reports whether a worker that is heard from holds a block of a task.
 func (e *Engine) workedOn(i int) bool {
 	for _, w := range e.live {
 		if int(w.task) == i && w.nonce != 0 && w.session != 0 && w.held > 0 && !w.suspect && !w.killed && !w.ending {

@@ -23,7 +23,7 @@ func (e *Engine) waits(i int) string {
 	var parts []string
 	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if t.starters > 0 {
-		say("%s starting", plural(t.starters, "worker"))
+		say("%s starting", units.Plural(t.starters, "worker"))
 	}
 	if t.tripped {
 		say("no more workers are started: %s", t.brake.Message())
@@ -35,7 +35,7 @@ func (e *Engine) waits(i int) string {
 	case tally.Ready > 0 && t.starters == 0 && !t.tripped:
 		say("%s", e.lacks(i))
 	case tally.Ready == 0 && tally.Leased > 0:
-		say("%s on its way to the disk", plural(tally.Leased, "result"))
+		say("%s on its way to the disk", units.Plural(tally.Leased, "result"))
 	case tally.Ready == 0:
 		if at := e.nextRetry(i); at != never {
 			say("retry in %s", units.Duration(max(at-e.now, 0).Round(100*time.Millisecond)))
@@ -60,7 +60,7 @@ func (e *Engine) lacks(i int) string {
 	case t.pauseTo > e.now:
 		return "the launcher refused workers; next try in " + units.Duration((t.pauseTo - e.now).Round(100*time.Millisecond))
 	case t.leaving > 0:
-		return plural(t.leaving, "slot") + " on their way out"
+		return units.Plural(t.leaving, "slot") + " on their way out"
 	case e.cfg.MaxSlots > 0 && e.fleet.Total() >= int64(e.cfg.MaxSlots):
 		return fmt.Sprintf("%d of %d slots are taken", e.fleet.Total(), e.cfg.MaxSlots)
 	}
@@ -94,11 +94,4 @@ func amount(name string, n int64) string {
 		return units.Size(n)
 	}
 	return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64)
-}
-
-func plural(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return units.Count(n) + " " + what + "s"
 }

@@ -152,6 +152,7 @@ func (f *Fleet) makeRoom(need, starts []int64, loads []Load, idle []Idle, used [
 		free = free.Add(f.tasks[t].Requires.Times(l.Leaving))
 		slots += l.Leaving
 	}
+	pools := f.pools(idle, used)
 	for _, t := range f.order {
 		// Not more than may be started, and than max_workers allows.
 		most := min(need[t], max(starts[t], 0)*f.tasks[t].Slots)
@@ -164,7 +165,7 @@ func (f *Fleet) makeRoom(need, starts []int64, loads []Load, idle []Idle, used [
 				fits = min(fits, slots)
 			}
 			if fits == 0 {
-				released := f.release(t, free, slots, idle, used)
+				released := f.release(t, free, slots, idle, used, pools)
 				if released == nil {
 					break
 				}
@@ -185,19 +186,41 @@ func (f *Fleet) makeRoom(need, starts []int64, loads []Load, idle []Idle, used [
 	return orders
 }
 
-// release chooses idle workers whose leaving makes room for one slot of a task; nil if all of them together do not.
-func (f *Fleet) release(t int, free scheduler.Resources, slots int64, idle []Idle, used []bool) []int {
+// pools lists, for each task, those of its idle workers that can be sent away.
+func (f *Fleet) pools(idle []Idle, used []bool) [][]int {
+	pools := make([][]int, len(f.tasks))
+	for i := range idle {
+		if !used[i] && !idle[i].External {
+			pools[idle[i].Task] = append(pools[idle[i].Task], i)
+		}
+	}
+	return pools
+}
+
+// release chooses idle workers whose leaving makes room for one slot of a task; nil if all of them together do not. It looks at
+// no worker of a task that takes nothing of what is short, and at none that has been chosen before, so that room for many slots
+// costs one look at each worker.
+func (f *Fleet) release(t int, free scheduler.Resources, slots int64, idle []Idle, used []bool, pools [][]int) []int {
 	var chosen []int
 	enough := func() bool { return f.fits(t, free) > 0 && (f.maxSlots == 0 || slots > 0) }
 	share := func(i int) scheduler.Resources { return f.tasks[idle[i].Task].Requires.Times(idle[i].Slots) }
-	for i := range idle {
-		if used[i] || idle[i].External || idle[i].Task == t {
+	for source := range pools {
+		if source == t || !f.helps(source, t, free, slots) {
 			continue
 		}
-		chosen = append(chosen, i)
-		free, slots = free.Add(share(i)), slots+idle[i].Slots
-		if enough() {
-			break
+		pool := pools[source]
+		for len(pool) > 0 && used[pool[0]] {
+			pool = pool[1:]
+		}
+		pools[source] = pool
+		for _, i := range pool {
+			if enough() || !f.helps(source, t, free, slots) {
+				break
+			}
+			if !used[i] {
+				chosen = append(chosen, i)
+				free, slots = free.Add(share(i)), slots+idle[i].Slots
+			}
 		}
 	}
 	if !enough() {
@@ -212,6 +235,22 @@ func (f *Fleet) release(t int, free scheduler.Resources, slots int64, idle []Idl
 		}
 	}
 	return kept
+}
+
+// helps reports whether workers of a source task hold something that is short for one slot of t.
+func (f *Fleet) helps(source, t int, free scheduler.Resources, slots int64) bool {
+	if f.maxSlots > 0 && slots <= 0 {
+		return true
+	}
+	if f.budget.Unlimited() {
+		return false
+	}
+	for _, name := range f.names[t] {
+		if free.Get(name) < f.tasks[t].Requires.Get(name) && f.tasks[source].Requires.Get(name) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // sendAway lets go of those that nobody needs.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"example.org/daisy/internal/units"
 	"example.org/daisy/scheduler"
 )
 
@@ -313,6 +314,7 @@ func (c *checking) budget(m Machine) {
 			key := "requires." + name
 			need, have := t.Requires.Get(name), budget.Get(name)
 			all := t.Requires.Times(slots).Get(name)
+			allText, haveText := amounts(name, all, have)
 			switch {
 			case need < 0:
 				c.task(i, key, "%s is negative; allowed is 0 or more", name)
@@ -326,9 +328,9 @@ func (c *checking) budget(m Machine) {
 				c.task(i, key, "%s = %s, but a machine has cpu, memory and gpu only; give the run's %s in resources of [run]", name, amount(name, need), name)
 			case all > have && slots > 1:
 				c.task(i, key, "a worker needs %s = %s (%d slots of %s), and %s %s; require less, use fewer slots, or raise resources of [run]",
-					name, amount(name, all), slots, amount(name, need), whose, amount(name, have))
+					name, allText, slots, amount(name, need), whose, haveText)
 			case all > have:
-				c.task(i, key, "%s = %s, and %s %s; require less or raise resources of [run]", name, amount(name, need), whose, amount(name, have))
+				c.task(i, key, "%s = %s, and %s %s; require less or raise resources of [run]", name, allText, whose, haveText)
 			}
 		}
 		if t.Requires.IsZero() && t.MaxWorkers == 0 {
@@ -348,8 +350,9 @@ func (j *Job) warnAboveMachine(m Machine) {
 		{"gpu", m.Cores > 0, int64(m.GPUs) * 1000},
 	} {
 		if given := j.Resources.Get(r.name); r.known && given > r.have {
+			givenText, haveText := amounts(r.name, given, r.have)
 			j.Warnings = append(j.Warnings, fmt.Sprintf("resources: %s = %s is more than this machine has (%s); its workers will share what there is",
-				r.name, amount(r.name, given), amount(r.name, r.have)))
+				r.name, givenText, haveText))
 		}
 	}
 }
@@ -358,6 +361,14 @@ func (j *Job) warnAboveMachine(m Machine) {
 func amount(name string, n int64) string {
 	_, text, _ := strings.Cut(scheduler.NewResources(map[string]int64{name: n}).String(), "=")
 	return text
+}
+
+// amounts prints two amounts that are compared. Those of memory are rounded for people as long as they still differ.
+func amounts(name string, a, b int64) (string, string) {
+	if x, y := units.Size(a), units.Size(b); name == "memory" && x != y {
+		return x, y
+	}
+	return amount(name, a), amount(name, b)
 }
 
 func ordinal(n int) string {

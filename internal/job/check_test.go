@@ -132,3 +132,21 @@ func TestTheNearestNameIsSuggested(t *testing.T) {
 		}
 	}
 }
+
+func TestMemoryIsComparedInTheLargestUnitInWhichItStillDiffers(t *testing.T) {
+	const machine = 15*1<<30 + 600<<20 + 4<<10
+	for _, c := range []struct {
+		need int64
+		want string
+	}{
+		{64 << 30, "memory = 64GiB, and this machine has 15.6GiB"},
+		{machine + 1<<10, "memory = 16343045KiB, and this machine has 16343044KiB"},
+	} {
+		j := sound(t, "a")
+		j.Tasks[0].Requires = scheduler.NewResources(map[string]int64{"memory": c.need})
+		errs := j.Check(job.Machine{Cores: 8, MemoryBytes: machine})
+		if len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want) {
+			t.Errorf("got %v, want %q", errs, c.want)
+		}
+	}
+}

@@ -13,7 +13,7 @@ func Nearest(name string, names []string) string {
 		if strings.EqualFold(n, name) {
 			return fmt.Sprintf("; did you mean %q?", n)
 		}
-		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < best && d < len(n) && d < len(name) {
+		if d := Distance(strings.ToLower(name), strings.ToLower(n)); d < best && d < len(n) && d < len(name) {
 			best, at = d, n
 		}
 	}
@@ -33,9 +33,9 @@ func Nearest(name string, names []string) string {
 	return "; allowed are " + strings.Join(quoted[:len(quoted)-1], ", ") + " and " + quoted[len(quoted)-1]
 }
 
-// distance is the number of letters to insert, delete, replace or swap with a neighbour (optimal string alignment) that
+// Distance is the number of letters to insert, delete, replace or swap with a neighbour (optimal string alignment) that
 // make a into b. Long names count as far apart, so that the cost is bounded.
-func distance(a, b string) int {
+func Distance(a, b string) int {
 	if len(a) > longestName || len(b) > longestName {
 		return longestName
 	}

@@ -67,7 +67,7 @@ func (t table) contextKey() string {
 
 // total is the total region, the key that gives it, and whether it is what is written.
 func (t table) total(task *job.Task) (total geom.Roi, key string, isWrite, ok bool) {
-	const allowed = "give one of array (an array on disk), total (what is read) and total_write (what is written)"
+	const allowed = "give exactly one of array, total, total_write"
 	for _, k := range []string{"array", "total", "total_write"} {
 		if !t.has(k) {
 			continue
@@ -92,7 +92,7 @@ func (t table) total(task *job.Task) (total geom.Roi, key string, isWrite, ok bo
 	}
 	switch key {
 	case "":
-		t.fail("array", "missing; %s", allowed)
+		t.fail("total", "missing; %s", allowed)
 		return total, key, false, false
 	case "array":
 		a, ok := t.openArray(task, axes)

@@ -27,6 +27,9 @@ func (t table) program(key string, task *job.Task) ([]string, bool) {
 			return nil, false
 		}
 	}
+	if key == "command" { // arguments of a stream have no placeholders
+		t.warnOfPlaceholders(key, argv)
+	}
 	name := argv[0]
 	if strings.Contains(name, "{") {
 		return argv, true // a placeholder: which program it is depends on the block

@@ -194,5 +194,5 @@ func volume(a *array.Array) *job.Volume {
 }
 
 func (t table) warn(key, text string) {
-	t.load.job.Warnings = append(t.load.job.Warnings, fmt.Sprintf("%s: %s: %s", t.where, key, text))
+	t.load.job.Warnings = append(t.load.job.Warnings, fmt.Sprintf("%s: %s%s: %s", t.where, t.path, key, text))
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -166,6 +167,24 @@ func newSpawner(t testing.TB) *Spawner {
 		}
 	})
 	return s
+}
+
+// outputFile takes what processes write, for read after their end.
+func outputFile(t *testing.T) (file *os.File, read func() string) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "output"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return file, func() string {
+		t.Helper()
+		text, err := os.ReadFile(file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
 }
 
 // config is a player. Its marker is unique.

@@ -3,7 +3,6 @@ package process
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -20,19 +19,15 @@ type Config struct {
 	// Dir is the working directory; "" is the caller's.
 	Dir string
 
-	// At most one of the next three gives standard input; without any it is empty (/dev/null).
+	// At most one of the next two gives standard input; without any it is empty (/dev/null).
 
 	// Input is all that the process gets to read.
 	Input []byte
 	// Stdin is handed over as it is; the caller closes it.
 	Stdin *os.File
-	// StdinPipe makes a pipe whose writing end is Process.Stdin.
-	StdinPipe bool
 
-	// Stdout and Stderr take the output; nil discards it. An *os.File is handed over as it is and costs nothing; for another
-	// writer a goroutine copies from a pipe until Process.Drain. The same writer twice shares one pipe. A writer that fails
-	// makes the rest of the output vanish, not the process block.
-	Stdout, Stderr io.Writer
+	// Stdout and Stderr are handed over as they are, and may be the same; nil discards the output. The caller closes them.
+	Stdout, Stderr *os.File
 	// ExtraFiles become descriptors 3, 4, … The caller closes them.
 	ExtraFiles []*os.File
 
@@ -60,14 +55,8 @@ func (c *Config) check() error {
 			return fmt.Errorf("cannot start %q: the environment entry %q has a zero byte, which no program can be given", c.Argv[0], entry)
 		}
 	}
-	given := 0
-	for _, is := range []bool{c.Input != nil, c.Stdin != nil, c.StdinPipe} {
-		if is {
-			given++
-		}
-	}
-	if given > 1 {
-		return fmt.Errorf("cannot start %q: Input, Stdin and StdinPipe exclude each other", c.Argv[0])
+	if c.Input != nil && c.Stdin != nil {
+		return fmt.Errorf("cannot start %q: Input and Stdin exclude each other", c.Argv[0])
 	}
 	return nil
 }
@@ -79,7 +68,7 @@ type Process struct {
 	spawner *Spawner
 	process *os.Process
 	markers []string
-	pipes   pipes
+	input   *os.File // the end that feed writes to; nil if nothing had to be fed
 
 	started time.Time
 	wait    sync.Once
@@ -127,9 +116,6 @@ func (r Result) String() string {
 // PID is the process id, which is also the id of its process group.
 func (p *Process) PID() int { return p.process.Pid }
 
-// Stdin is the writing end of Config.StdinPipe, nil without it. Closing it is the end of the input. The caller closes it.
-func (p *Process) Stdin() *os.File { return p.pipes.stdin }
-
 // Done is closed when the process has ended and Wait would not block. Its first use costs a goroutine; a caller that can
 // block uses Wait.
 func (p *Process) Done() <-chan struct{} {
@@ -155,7 +141,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 }
 
 // Wait blocks until the process has ended and says how. It may be called any number of times, from any goroutine. It does
-// not wait for descendants (EndStrays) nor for the rest of the output (Drain).
+// not wait for descendants (EndStrays).
 func (p *Process) Wait() Result {
 	p.wait.Do(func() {
 		waitUntilEnded(p.PID())
@@ -165,7 +151,9 @@ func (p *Process) Wait() Result {
 		p.reap.Unlock()
 		p.result = resultOf(state, err)
 		p.result.Wall = time.Since(p.started)
-		p.pipes.inputEnds()
+		if p.input != nil {
+			p.input.Close() // what the process did not read need not wait for its descendants
+		}
 		p.spawner.forget(p)
 		close(p.done)
 	})
@@ -185,11 +173,6 @@ func resultOf(state *os.ProcessState, err error) Result {
 	}
 	return r
 }
-
-// Drain waits until everything that was written has reached Config.Stdout and Stderr. A process that outlives its parent can
-// keep a pipe open: after limit it is closed and Drain answers false. Call it after Wait (best after EndStrays) if a writer
-// that is no *os.File was given.
-func (p *Process) Drain(limit time.Duration) bool { return p.pipes.drain(limit) }
 
 // isReaped: the pid may belong to somebody else by now.
 func (p *Process) isReaped() bool {

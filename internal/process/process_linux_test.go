@@ -254,11 +254,16 @@ func TestLiveAddsUpTheTree(t *testing.T) {
 
 func TestForksNeverHappenOnTheMainThread(t *testing.T) {
 	s := newSpawner(t)
-	p, err := s.Start(Config{Argv: sh("read x"), StdinPipe: true})
+	input, end, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Stdin().Close()
+	defer input.Close()
+	defer end.Close()
+	p, err := s.Start(Config{Argv: sh("read x"), Stdin: input})
+	if err != nil {
+		t.Fatal(err)
+	}
 	list, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children")
 	if err != nil {
 		t.Fatal(err)

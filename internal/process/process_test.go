@@ -1,8 +1,8 @@
 package process
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,89 +71,66 @@ func TestAProcessGetsExactlyItsArgvEnvironmentAndFolder(t *testing.T) {
 func TestInputOfAnySizeArrivesWhole(t *testing.T) {
 	s := newSpawner(t)
 	for _, n := range []int{0, 1, surelyFits, surelyFits + 1, 1 << 20} {
-		want := bytes.Repeat([]byte{'x'}, n)
-		var got bytes.Buffer
-		p, err := s.Start(Config{Argv: sh("cat"), Input: want, Stdout: &got, Env: []string{"PATH=/usr/bin:/bin"}})
+		want := strings.Repeat("x", n)
+		out, read := outputFile(t)
+		p, err := s.Start(Config{Argv: []string{"/bin/cat"}, Input: []byte(want), Stdout: out})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := p.Wait(); !r.Success() || !p.Drain(patience) || !bytes.Equal(want, got.Bytes()) {
-			t.Errorf("%d bytes in, %d out, %v", n, got.Len(), r)
+		if r, got := p.Wait(), read(); !r.Success() || got != want {
+			t.Errorf("%d bytes in, %d out, %v", n, len(got), r)
 		}
 	}
 }
 
-func TestInputThatNobodyReadsDelaysNothing(t *testing.T) {
-	p, err := newSpawner(t).Start(Config{Argv: sh("exit 0"), Input: make([]byte, 1<<20)})
+func TestInputThatNobodyReadsEndsWithTheProcess(t *testing.T) {
+	// What it leaves behind keeps the pipe open.
+	p, err := newSpawner(t).Start(Config{Argv: sh("exec 3<&0; /bin/sleep 1000 &"), Input: make([]byte, 1<<20)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := p.Wait(); !r.Success() || !p.Drain(patience) {
+	if r := p.Wait(); !r.Success() {
 		t.Errorf("ended as %v", r)
 	}
-}
-
-func TestStdinPipeFeedsUntilClosed(t *testing.T) {
-	var out bytes.Buffer
-	p, err := newSpawner(t).Start(Config{Argv: sh("while read -r x; do echo got $x; done"), StdinPipe: true, Stdout: &out})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Stdin().WriteString("1\n2\n"); err != nil {
-		t.Fatal(err)
-	}
-	p.Stdin().Close()
-	if r := p.Wait(); !r.Success() || !p.Drain(patience) || out.String() != "got 1\ngot 2\n" {
-		t.Errorf("%v, output %q", r, out.String())
-	}
-}
-
-func TestOneWriterForBothOutputsKeepsTheOrder(t *testing.T) {
-	var out, other bytes.Buffer
-	s := newSpawner(t)
-	p, err := s.Start(Config{Argv: sh("echo 1; echo 2 >&2; echo 3"), Stdout: &out, Stderr: &out})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Wait(); !p.Drain(patience) || out.String() != "1\n2\n3\n" {
-		t.Errorf("output %q", out.String())
-	}
-	out.Reset()
-	p, err = s.Start(Config{Argv: sh("echo 1; echo 2 >&2"), Stdout: &out, Stderr: &other})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Wait(); !p.Drain(patience) || out.String() != "1\n" || other.String() != "2\n" {
-		t.Errorf("output %q, %q", out.String(), other.String())
-	}
-}
-
-func TestDrainDoesNotWaitForWhoKeepsTheOutputOpen(t *testing.T) {
-	s := newStage(t)
-	c := s.config("leave", "hold")
-	var out bytes.Buffer
-	c.Argv = sh(`echo said; "$0" "$@" 2>&1 &`, c.Argv[1:]...)
-	c.Argv[3] = os.Args[0]
-	c.Argv = append(c.Argv[:5], "hold")
-	c.Stdout = &out
-	// A background process of sh reads /dev/null instead of the stage's input; it ends by EndStrays.
-	c.Argv[2] = `echo said; "$0" "$@" <&4 2>&1 &`
-	c.ExtraFiles = append(c.ExtraFiles, s.input)
-	p := s.start(c)
-	s.next()
-	if r := p.Wait(); !r.Success() {
-		t.Fatal(r)
-	}
-	if p.Drain(0) {
-		t.Error("Drain is complete although the pipe is open")
-	}
-	if out.String() != "said\n" {
-		t.Errorf("output %q", out.String())
+	if err := p.input.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("closing the pipe after Wait: %v, want that it is closed already", err)
 	}
 	if found, err := p.EndStrays(t.Context(), 0); err != nil || len(found) != 1 {
-		t.Errorf("EndStrays: %v, %v", found, err)
+		t.Errorf("EndStrays: %v, %v, want one", found, err)
 	}
-	s.empty()
+}
+
+func TestOneFileForBothOutputsKeepsTheOrder(t *testing.T) {
+	out, read := outputFile(t)
+	p, err := newSpawner(t).Start(Config{Argv: sh("echo 1; echo 2 >&2; echo 3"), Stdout: out, Stderr: out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, got := p.Wait(), read(); !r.Success() || got != "1\n2\n3\n" {
+		t.Errorf("%v, output %q", r, got)
+	}
+}
+
+func TestEachOutputHasItsFile(t *testing.T) {
+	out, read := outputFile(t)
+	other, readOther := outputFile(t)
+	p, err := newSpawner(t).Start(Config{Argv: sh("echo 1; echo 2 >&2"), Stdout: out, Stderr: other})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := p.Wait(); !r.Success() || read() != "1\n" || readOther() != "2\n" {
+		t.Errorf("%v, output %q, %q", r, read(), readOther())
+	}
+}
+
+func TestWithoutFilesTheInputIsEmptyAndTheOutputDiscarded(t *testing.T) {
+	p, err := newSpawner(t).Start(Config{Argv: sh("/bin/cat && echo 1 && echo 2 >&2")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := p.Wait(); !r.Success() {
+		t.Errorf("ended as %v: a descriptor is not open", r)
+	}
 }
 
 func TestStartSaysWhatIsWrong(t *testing.T) {
@@ -178,7 +155,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 		{Config{Argv: []string{write("closed", "#!/bin/sh\n", 0o600)}}, "permission denied"},
 		{Config{Argv: sh("a\x00b")}, "argument 2 has a zero byte"},
 		{Config{Argv: sh("a"), Env: []string{"A=\x00"}}, "zero byte"},
-		{Config{Argv: sh("a"), Input: []byte{}, StdinPipe: true}, "exclude each other"},
+		{Config{Argv: sh("a"), Input: []byte{}, Stdin: os.Stdin}, "exclude each other"},
 		{Config{Argv: sh("a"), Env: []string{"A=" + strings.Repeat("x", 1<<22)}}, "too long"},
 	} {
 		if p, err := s.Start(test.config); err == nil || !strings.Contains(err.Error(), test.says) {

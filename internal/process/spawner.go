@@ -70,9 +70,19 @@ func (s *Spawner) start(c Config, fork func(*request)) (*Process, error) {
 	defer s.pending.Done()
 
 	p := &Process{spawner: s, markers: c.Markers, done: make(chan struct{})}
-	files, err := p.pipes.open(&c, s.null)
-	if err != nil {
-		return nil, fmt.Errorf("cannot start %q: %w", c.Argv[0], err)
+	stdin := c.Stdin
+	if c.Input != nil {
+		var err error
+		if stdin, p.input, err = openInput(c.Input); err != nil {
+			return nil, fmt.Errorf("cannot start %q: make a pipe for its input: %w", c.Argv[0], err)
+		}
+		defer stdin.Close() // the process has its own by then
+	}
+	files := append([]*os.File{stdin, c.Stdout, c.Stderr}, c.ExtraFiles...)
+	for i, file := range files[:3] {
+		if file == nil {
+			files[i] = s.null
+		}
 	}
 	// A nil environment would mean the caller's own to package os.
 	env := append(make([]string, 0, len(c.Env)), c.Env...)
@@ -83,7 +93,9 @@ func (s *Spawner) start(c Config, fork func(*request)) (*Process, error) {
 	p.started = time.Now()
 	fork(r)
 	if r.err != nil {
-		p.pipes.abort()
+		if p.input != nil {
+			p.input.Close()
+		}
 		return nil, startError(&c, r.err)
 	}
 	p.process = r.process
@@ -91,7 +103,9 @@ func (s *Spawner) start(c Config, fork func(*request)) (*Process, error) {
 	s.mu.Lock()
 	s.live[p] = struct{}{}
 	s.mu.Unlock()
-	p.pipes.begin()
+	if p.input != nil {
+		go feed(p.input, c.Input)
+	}
 	return p, nil
 }
 

@@ -77,7 +77,7 @@ func (b *bars) set(s *Snapshot, paces []pace) {
 		if row == len(b.rows) {
 			b.rows = append(b.rows, b.add())
 		}
-		name := clip(printable(oneLine(t.ID)), longestName)
+		name := clip(api.OneLine(t.ID), longestName)
 		head := name + strings.Repeat(" ", max(0, nameWidth-utf8.RuneCountInString(name))) + fmt.Sprintf("  %*s", countWidth, counts[i])
 		tail := fmt.Sprintf("%4s", percent(t.Done(), t.Blocks))
 		for _, r := range remarks(t, &paces[i]) {
@@ -141,7 +141,7 @@ func (b *bars) draw() {
 }
 
 func (b *bars) notice(text string) {
-	b.screen.print(strings.TrimRight(printable(text), "\n") + "\n")
+	b.screen.print(text + "\n")
 }
 
 func (b *bars) end(_ api.Stats, last *Snapshot, paces []pace) { b.set(last, paces) }

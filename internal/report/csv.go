@@ -112,7 +112,7 @@ func (s csvSection) write(b *bytes.Buffer) error {
 func csvCell(v any) string {
 	switch v := v.(type) {
 	case string:
-		return printable(v)
+		return api.Printable(v)
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	case time.Time:

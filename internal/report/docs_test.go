@@ -5,8 +5,44 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
+
+func TestTheDocumentationHasEveryColumnOfTheTables(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/stats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(doc), "## The tables")
+	section, _, _ = strings.Cut(section, "\n## ")
+	documented := map[string][]string{}
+	for _, m := range regexp.MustCompile(`(?s)\*\*([A-Z][a-z ]+)\*\*:.*?\n\|[-|]+\|\n(.*?)\n\n`).FindAllStringSubmatch(section, -1) {
+		for line := range strings.Lines(m[2]) {
+			name, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+			documented[m[1]] = append(documented[m[1]], name)
+		}
+	}
+	s := failedRun()
+	s.Tasks[0].Ready = 1 // so that the columns of a run that goes on are there
+	printed := map[string][]string{}
+	for _, table := range tables(s) {
+		if table.title == "Run" {
+			for _, row := range table.rows {
+				printed[table.title] = append(printed[table.title], row[0])
+			}
+			continue
+		}
+		for _, head := range table.head {
+			printed[table.title] = append(printed[table.title], strings.TrimPrefix(head, "<"))
+		}
+	}
+	if diff := cmp.Diff(printed, documented); diff != "" {
+		t.Errorf("-printed +docs/stats.md:\n%s", diff)
+	}
+}
 
 func TestTheDocumentedEventsAreThoseThatAreWritten(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/stats.md")

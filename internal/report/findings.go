@@ -55,7 +55,7 @@ func skips(t *api.TaskStats) []finding {
 		}
 		why += "the others done before or by skip_mask"
 	}
-	return []finding{{head: fmt.Sprintf("%q skipped %s of %s: %s", t.ID, units.Count(t.Skipped), plural(t.Blocks, "block"), why)}}
+	return []finding{{head: fmt.Sprintf("%q skipped %s of %s: %s", t.ID, units.Count(t.Skipped), units.Plural(t.Blocks, "block"), why)}}
 }
 
 func losses(t *api.TaskStats) []finding {
@@ -63,14 +63,14 @@ func losses(t *api.TaskStats) []finding {
 		return nil
 	}
 	return []finding{{head: fmt.Sprintf("%s of %q lost with the worker or its node: the table of workers says how each ended, the logs why",
-		plural(t.Lost, "attempt"), t.ID)}}
+		units.Plural(t.Lost, "attempt"), t.ID)}}
 }
 
 func memory(t *api.TaskStats, asked []api.AskedUsage) []finding {
 	if t.OutOfMemory == 0 {
 		return nil
 	}
-	head := fmt.Sprintf("%s of %q ran out of memory", plural(t.OutOfMemory, "attempt"), t.ID)
+	head := fmt.Sprintf("%s of %q ran out of memory", units.Plural(t.OutOfMemory, "attempt"), t.ID)
 	for _, a := range asked {
 		if a.Task == t.ID && a.Resource == "memory" {
 			had := int64(a.Asked)
@@ -86,7 +86,7 @@ func timeouts(t *api.TaskStats) []finding {
 	if t.TimedOut == 0 {
 		return nil
 	}
-	head := fmt.Sprintf("%s of %q timed out", plural(t.TimedOut, "attempt"), t.ID)
+	head := fmt.Sprintf("%s of %q timed out", units.Plural(t.TimedOut, "attempt"), t.ID)
 	if t.TimeoutSeconds != nil {
 		head += " after " + units.WriteDuration(ofSeconds(*t.TimeoutSeconds).Round(time.Millisecond))
 	}
@@ -137,7 +137,7 @@ func failures(t *api.TaskStats, full bool) ([]finding, bool) {
 		f.head = fmt.Sprintf("further failed blocks of %q:", t.ID)
 	}
 	for i := range listed[:min(mostFailures, len(listed))] {
-		f.lines = append(f.lines, clip(oneLine(failureText(t.ID, &listed[i])), tailColumns))
+		f.lines = append(f.lines, clip(api.OneLine(failureText(t.ID, &listed[i])), tailColumns))
 	}
 	told := int64(len(f.lines))
 	if full {
@@ -164,7 +164,7 @@ func failureText(task string, f *api.BlockFailure) string {
 	for i, v := range f.Index {
 		at[i] = fmt.Sprint(v)
 	}
-	fmt.Fprintf(&b, "at (%s) of %q failed after %s", strings.Join(at, ", "), task, plural(f.Attempts, "attempt"))
+	fmt.Fprintf(&b, "at (%s) of %q failed after %s", strings.Join(at, ", "), task, units.Plural(f.Attempts, "attempt"))
 	if f.Worker != nil {
 		fmt.Fprintf(&b, ", the last on worker %s", *f.Worker)
 		if f.Node != nil {
@@ -175,7 +175,7 @@ func failureText(task string, f *api.BlockFailure) string {
 	if message == "" {
 		message = "no message"
 	}
-	return b.String() + ": " + clip(oneLine(message), tailColumns)
+	return b.String() + ": " + clip(api.OneLine(message), tailColumns)
 }
 
 // tail is the last lines of an attempt's output.

@@ -31,7 +31,7 @@ func Headline(s api.Stats) string {
 	add(sum.Abandoned, "abandoned")
 	add(sum.Leased, "running")
 	add(sum.Waiting+sum.Ready, "left")
-	return plural(sum.Blocks, "block") + ": " + strings.Join(parts, ", ") + "."
+	return units.Plural(sum.Blocks, "block") + ": " + strings.Join(parts, ", ") + "."
 }
 
 func allSkipped(s api.Stats, blocks int64) string {
@@ -73,9 +73,10 @@ func reasons(doneBefore, mask, check int64) string {
 // verdict is what became of the run itself, in one sentence.
 func verdict(s api.Stats) string {
 	d := units.Duration(ofSeconds(s.Run.WallSeconds))
-	why := "."
+	message, why := "", "."
 	if s.Run.Message != nil {
-		why = ": " + strings.TrimRight(oneLine(*s.Run.Message), ".") + "."
+		message = strings.TrimRight(api.OneLine(*s.Run.Message), ".")
+		why = ": " + message + "."
 	}
 	switch s.Run.State {
 	case "done":
@@ -84,20 +85,16 @@ func verdict(s api.Stats) string {
 		return "The run failed after " + d + why
 	case "stopped":
 		return "The run was stopped after " + d + why
-	case "interrupted":
-		return "The run was interrupted after " + d + why
+	case "interrupted": // the message may begin with the same word
+		if strings.HasPrefix(message, "interrupted by ") {
+			return "The run was " + message + " after " + d + "."
+		}
+		return "The run was interrupted after " + d + strings.Replace(why, ": interrupted: ", ": ", 1)
 	case "running":
 		return "The run has been going on for " + d + why
 	default:
 		return fmt.Sprintf("The run is %q after %s%s", s.Run.State, d, why)
 	}
-}
-
-func plural(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return units.Count(n) + " " + what + "s"
 }
 
 func value(n *int64) int64 {

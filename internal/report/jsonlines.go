@@ -28,19 +28,7 @@ type progressEvent struct {
 }
 
 type taskProgressEvent struct {
-	ID         string   `json:"id"`
-	State      string   `json:"state"`
-	Blocks     int64    `json:"blocks"`
-	Waiting    int64    `json:"waiting"`
-	Ready      int64    `json:"ready"`
-	Leased     int64    `json:"leased"`
-	Success    int64    `json:"success"`
-	Skipped    int64    `json:"skipped"`
-	Failed     int64    `json:"failed"`
-	Orphaned   int64    `json:"orphaned"`
-	Abandoned  int64    `json:"abandoned"`
-	Retries    int64    `json:"retries"`
-	Slots      int64    `json:"slots"`
+	TaskProgress
 	PerSecond  *float64 `json:"per_second"`
 	ETASeconds *float64 `json:"eta_seconds"`
 	Waits      *string  `json:"waits"`
@@ -64,11 +52,7 @@ func (j *jsonLines) update(now time.Time, s *Snapshot, paces []pace) {
 	}
 	e := &progressEvent{Event: "progress", Time: now.UTC(), State: s.State, ElapsedSeconds: s.Elapsed.Seconds(), Tasks: []taskProgressEvent{}}
 	for i, t := range s.Tasks {
-		row := taskProgressEvent{
-			ID: t.ID, State: t.State, Blocks: t.Blocks, Waiting: t.Waiting, Ready: t.Ready, Leased: t.Leased,
-			Success: t.Success, Skipped: t.Skipped, Failed: t.Failed, Orphaned: t.Orphaned, Abandoned: t.Abandoned,
-			Retries: t.Retries, Slots: t.Slots,
-		}
+		row := taskProgressEvent{TaskProgress: t}
 		if t.Waits != "" {
 			row.Waits = &t.Waits
 		}

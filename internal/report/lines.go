@@ -57,7 +57,7 @@ func (l *lines) write() bool {
 }
 
 func (l *lines) notice(text string) {
-	l.out.send([]byte(strings.TrimRight(printable(text), "\n")+"\n"), roomForNotices)
+	l.out.send([]byte(text+"\n"), roomForNotices)
 }
 
 func (l *lines) end(_ api.Stats, last *Snapshot, paces []pace) { l.take(last, paces) }
@@ -96,7 +96,7 @@ func remarks(t *TaskProgress, p *pace) []string {
 		r = append(r, units.Duration(left.Round(time.Second))+" left")
 	}
 	if t.Waits != "" {
-		r = append(r, "waits: "+printable(oneLine(t.Waits)))
+		r = append(r, "waits: "+api.OneLine(t.Waits))
 	}
 	return r
 }

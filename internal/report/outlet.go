@@ -7,6 +7,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"example.org/daisy/internal/units"
 )
 
 const (
@@ -32,7 +34,7 @@ type outlet struct {
 	mu      sync.Mutex
 	pending []byte
 	closed  bool
-	dropped int
+	dropped int64
 	err     error // of the first write that failed; nothing is written after it
 }
 
@@ -78,14 +80,14 @@ func (o *outlet) close() error {
 		case <-timer.C:
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			return fmt.Errorf("progress: the reader took nothing for %v; %d bytes were not written", patience, len(o.pending))
+			return fmt.Errorf("progress: the reader took nothing for %v; not written: %s", patience, units.Plural(int64(len(o.pending)), "byte"))
 		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var late error
 	if o.dropped > 0 {
-		late = fmt.Errorf("progress: the reader was too slow; %d messages were dropped", o.dropped)
+		late = fmt.Errorf("progress: the reader was too slow; dropped: %s", units.Plural(o.dropped, "message"))
 	}
 	return errors.Join(o.err, late)
 }

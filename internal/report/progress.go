@@ -3,6 +3,7 @@ package report
 import (
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -98,7 +99,7 @@ func (p *Progress) Notice(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {
-		p.show.notice(text)
+		p.show.notice(strings.TrimRight(api.Printable(text), "\n"))
 	}
 }
 

@@ -103,7 +103,7 @@ func TestJSONLinesHaveTheDocumentedForm(t *testing.T) {
 	show := NewProgress(&b, JSONLines)
 	for i, s := range aRun() {
 		if i == 4 {
-			show.Notice("a notice")
+			show.Notice("a notice\x1b[31m\n")
 		}
 		show.Update(began.Add(s.at), Snapshot{State: "running", Elapsed: s.at, Tasks: s.tasks})
 		show.Update(began.Add(s.at+time.Second/2), Snapshot{State: "running", Elapsed: s.at, Tasks: s.tasks})

@@ -16,20 +16,26 @@ type Snapshot struct {
 // TaskProgress is where one task stands. Blocks = Waiting + Ready + Leased + Success + Skipped + Failed + Orphaned +
 // Abandoned.
 type TaskProgress struct {
-	ID string
+	ID string `json:"id"`
 	// State is "running", "done" or "abandoned".
-	State                  string
-	Blocks                 int64
-	Waiting, Ready, Leased int64
-	// Running is how many of the leased blocks run; the others wait on their worker for their turn.
-	Running                                       int64
-	Success, Skipped, Failed, Orphaned, Abandoned int64
+	State     string `json:"state"`
+	Blocks    int64  `json:"blocks"`
+	Waiting   int64  `json:"waiting"`
+	Ready     int64  `json:"ready"`
+	Leased    int64  `json:"leased"`
+	Success   int64  `json:"success"`
+	Skipped   int64  `json:"skipped"`
+	Failed    int64  `json:"failed"`
+	Orphaned  int64  `json:"orphaned"`
+	Abandoned int64  `json:"abandoned"`
 	// Retries is how many attempts were begun because the one before failed.
-	Retries int64
+	Retries int64 `json:"retries"`
 	// Slots is how many slots work for the task or are coming up.
-	Slots int64
+	Slots int64 `json:"slots"`
+	// Running is how many of the leased blocks run; the others wait on their worker for their turn.
+	Running int64 `json:"-"`
 	// Waits says what the task waits for: "" if it does not.
-	Waits string
+	Waits string `json:"-"`
 }
 
 // Done is how many blocks have ended well.

@@ -8,6 +8,8 @@ import (
 	"github.com/olekukonko/tablewriter"
 	"github.com/olekukonko/tablewriter/renderer"
 	"github.com/olekukonko/tablewriter/tw"
+
+	"example.org/daisy/internal/api"
 )
 
 // A table is one table for people.
@@ -78,7 +80,7 @@ func (t table) render(b *bytes.Buffer, r tw.Renderer, escape func(string) string
 func escaped(row []string, escape func(string) string) []string {
 	cells := make([]string, len(row))
 	for i, c := range row {
-		cells[i] = escape(clip(printable(oneLine(c)), longestCell))
+		cells[i] = escape(clip(api.OneLine(c), longestCell))
 	}
 	return cells
 }

@@ -79,13 +79,13 @@ func writeText(b *bytes.Buffer, s api.Stats) error {
 		b.WriteByte('\n')
 	}
 	for _, f := range findings(s) {
-		b.WriteString(printable(oneLine(f.head)) + "\n")
+		b.WriteString(api.OneLine(f.head) + "\n")
 		for _, line := range f.lines {
-			b.WriteString("    " + printable(line) + "\n")
+			b.WriteString("    " + api.Printable(line) + "\n")
 		}
 		b.WriteByte('\n')
 	}
-	b.WriteString(printable(Headline(s)+" "+verdict(s)) + "\n")
+	b.WriteString(api.OneLine(Headline(s)+" "+verdict(s)) + "\n")
 	return nil
 }
 
@@ -106,7 +106,7 @@ func writeMarkdown(b *bytes.Buffer, s api.Stats) error {
 		fmt.Fprintf(b, "\n%s\n", markdownText(f.head))
 		if len(f.lines) > 0 {
 			fence := longerFence(f.lines)
-			fmt.Fprintf(b, "\n%s\n%s\n%s\n", fence, printable(strings.Join(f.lines, "\n")), fence)
+			fmt.Fprintf(b, "\n%s\n%s\n%s\n", fence, api.Printable(strings.Join(f.lines, "\n")), fence)
 		}
 	}
 	return nil
@@ -123,5 +123,5 @@ func longerFence(lines []string) string {
 
 // markdownText escapes what Markdown would take for its own.
 func markdownText(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `|`, `\|`, `*`, `\*`, `_`, `\_`, "`", "\\`", `<`, `\<`, `#`, `\#`).Replace(printable(oneLine(s)))
+	return strings.NewReplacer(`\`, `\\`, `|`, `\|`, `*`, `\*`, `_`, `\_`, "`", "\\`", `<`, `\<`, `#`, `\#`).Replace(api.OneLine(s))
 }

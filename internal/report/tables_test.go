@@ -6,8 +6,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +56,7 @@ func failedRun() api.Stats {
 			WorkerHours: api.WorkerHours{Used: 0.09, Idle: 0.004, Wasted: 0.02},
 			Resources: []api.AskedUsage{
 				{Task: "predict", Resource: "cpu", Asked: 4, Used: p(0.83), Suggestion: p("1 core is enough: --set task.predict.requires.cpu=1")},
-				{Task: "predict", Resource: "memory", Asked: 16 << 30, Used: p(float64(1900 << 20)), Suggestion: p("3GiB are enough: --set task.predict.requires.memory=3GiB")},
+				{Task: "predict", Resource: "memory", Asked: 16 << 30, Used: p(float64(1900 << 20)), Suggestion: p("3GiB is enough: --set task.predict.requires.memory=3GiB")},
 				{Task: "agglomerate", Resource: "cpu", Asked: 1},
 			},
 		},
@@ -256,6 +258,52 @@ func TestTheVerdictSaysHowTheRunEnded(t *testing.T) {
 		if got := verdict(api.Stats{Run: api.RunStats{State: state, WallSeconds: 185, Message: p("no space\nleft.")}}); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
+	}
+	for message, want := range map[string]string{
+		"interrupted by Ctrl-C (SIGINT)": "The run was interrupted by Ctrl-C (SIGINT) after 3m05s.",
+		"interrupted: context canceled":  "The run was interrupted after 3m05s: context canceled.",
+	} {
+		if got := verdict(api.Stats{Run: api.RunStats{State: "interrupted", WallSeconds: 185, Message: &message}}); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// manyOfOne finds "1 blocks" and the like.
+var manyOfOne = regexp.MustCompile(`\b1 [a-z]+s\b`)
+
+func TestOneIsNotSpokenOfAsMany(t *testing.T) {
+	one := p(int64(1))
+	s := failedRun()
+	s.Run.Segments = append(s.Run.Segments, s.Run.Segments[0])
+	s.Tasks = []api.TaskStats{{
+		ID: "a", State: "running", Blocks: 1, Waiting: 1, Ready: 1, Leased: 1, Success: 1, Skipped: 1, Failed: 2, Orphaned: 1, Abandoned: 1,
+		SkippedWhy: api.SkippedWhy{DoneBefore: one, Mask: one, Check: 1}, Processed: 1, Retries: 1, Reclaimed: 1, TimedOut: 1, Lost: 1,
+		Returned: 1, OutOfMemory: 1, TimedOutWorkers: 1, Workers: 1, MaxConcurrency: 1, TimeoutSeconds: p(1.0),
+		BlockSeconds: api.BlockSeconds{Mean: p(1.0), P50: p(1.0), P95: p(1.0), Max: p(1.0)},
+		Failures:     []api.BlockFailure{{Index: []int64{1}, Attempts: 1, Message: "m"}},
+	}}
+	s.Workers = make([]api.WorkerStats, mostRows+1)
+	s.Nodes[0] = api.NodeStats{Node: "n", Workers: 1, Processed: 1, Failed: 1, Ends: map[string]int64{"left": 1}}
+	for _, format := range []Format{Table, Markdown} {
+		var b bytes.Buffer
+		if err := Tables(&b, s, format); err != nil {
+			t.Fatal(err)
+		}
+		if got := manyOfOne.FindAllString(b.String(), -1); got != nil {
+			t.Errorf("%s says %q", format, got)
+		}
+	}
+	for _, mode := range []Mode{Lines, Bars} {
+		task := TaskProgress{ID: "a", State: "running", Blocks: 1, Leased: 1, Running: 1, Failed: 1, Orphaned: 1, Abandoned: 1, Slots: 1}
+		if got := manyOfOne.FindAllString(string(play(t, mode, []step{{0, []TaskProgress{task}}})), -1); got != nil {
+			t.Errorf("progress says %q", got)
+		}
+	}
+	slow := newOutlet(io.Discard)
+	slow.dropped = 1
+	if err := slow.close(); err == nil || manyOfOne.MatchString(err.Error()) {
+		t.Errorf("got %v", err)
 	}
 }
 

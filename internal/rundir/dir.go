@@ -24,6 +24,7 @@ const (
 	jobFile    = "job.toml"
 	secretFile = "secret"
 	statsFile  = "stats.json"
+	roomFile   = "stats.json.room"
 	latestLink = "latest"
 	binDir     = "bin"
 	journalDir = "journal"
@@ -55,9 +56,8 @@ func Create(parent, name, explicit string) (*Dir, error) {
 	return create(parent, name, explicit, time.Now())
 }
 
-func create(parent, name, explicit string, now time.Time) (*Dir, error) {
+func create(parent, name, explicit string, now time.Time) (_ *Dir, err error) {
 	var path string
-	var err error
 	if explicit != "" {
 		path, err = makeExplicit(explicit)
 	} else {
@@ -66,6 +66,11 @@ func create(parent, name, explicit string, now time.Time) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(path) // it was new or empty
+		}
+	}()
 	d := &Dir{path: path, identity: identity{Version, newRunID(), name, now.UTC().Truncate(time.Second)}}
 	for _, sub := range []string{binDir, journalDir, logsDir, outboxDir} {
 		if err := os.Mkdir(d.join(sub), 0o700); err != nil {
@@ -73,6 +78,9 @@ func create(parent, name, explicit string, now time.Time) (*Dir, error) {
 		}
 	}
 	if err := d.write(secretFile, []byte(newSecret()+"\n")); err != nil {
+		return nil, err
+	}
+	if err := d.holdRoom(); err != nil {
 		return nil, err
 	}
 	// Last, so that what has a run.json is whole.
@@ -283,18 +291,6 @@ func (d *Dir) ReadJob() ([]byte, error) {
 		return nil, explain("read the frozen job file", d.JobPath(), err)
 	}
 	return data, nil
-}
-
-// WriteStats replaces stats.json.
-func (d *Dir) WriteStats(stats []byte) error { return d.write(statsFile, stats) }
-
-// WriteFile durably replaces a file of any other name in the directory, 0600.
-// The name is a plain file name.
-func (d *Dir) WriteFile(name string, data []byte) error {
-	if name != filepath.Base(name) || name == "." || name == ".." {
-		return fmt.Errorf("write %q to the run directory: it is no plain file name", name)
-	}
-	return d.write(name, data)
 }
 
 // Secret is what gives access to the run: 64 hexadecimal digits.

@@ -245,14 +245,6 @@ func TestFilesAreReplacedWhole(t *testing.T) {
 			t.Errorf("job %q, %v", got, err)
 		}
 	}
-	if err := d.WriteFile("mask.npy", []byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"", ".", "..", "a/b", "/a"} {
-		if err := d.WriteFile(name, nil); err == nil {
-			t.Errorf("WriteFile(%q) was accepted", name)
-		}
-	}
 	entries, err := os.ReadDir(d.Path())
 	if err != nil {
 		t.Fatal(err)
@@ -413,5 +405,27 @@ func TestADiscardedRunLeavesNoDirectoryAndNoLinkToIt(t *testing.T) {
 	}
 	if len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestTheStatisticsTakeTheSpaceThatWasHeldForThem(t *testing.T) {
+	d := mustCreate(t, t.TempDir(), "segment", "")
+	room, err := os.Stat(d.join(roomFile))
+	if err != nil || room.Size() != statsRoom {
+		t.Fatalf("%v, %v", room, err)
+	}
+	for _, text := range []string{"the first", "the second, longer one"} {
+		if err := d.WriteStats([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(d.StatsPath()); err != nil || string(got) != text {
+			t.Errorf("%q, %v", got, err)
+		}
+		if now, err := os.Stat(d.StatsPath()); err != nil || os.SameFile(room, now) != (text == "the first") {
+			t.Errorf("%q: the same file: %v, %v", text, os.SameFile(room, now), err)
+		}
+	}
+	if _, err := os.Lstat(d.join(roomFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the room is left: %v", err)
 	}
 }

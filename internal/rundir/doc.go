@@ -12,6 +12,7 @@
 //	logs/             one file a worker
 //	outbox/           results that a worker could not deliver
 //	stats.json        the statistics, final when the run has ended
+//	stats.json.room   holds space for stats.json until then
 //
 // The directory is 0700. Every file is written under a temporary name, synced
 // and renamed, and then its directory is synced, so that a reader on any

@@ -91,7 +91,7 @@ func suggestMemory(task string, asked, used int64) *string {
 	case used > asked:
 		return text(fmt.Sprintf("a block used more than it asked for: --set task.%s.requires.memory=%s", task, size))
 	case better <= asked/4*3:
-		return text(fmt.Sprintf("%s are enough: --set task.%s.requires.memory=%s", size, task, size))
+		return text(fmt.Sprintf("%s is enough: --set task.%s.requires.memory=%s", size, task, size))
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Input is all that the recorder cannot know: the counts, from the scheduler's tallies, and who took part. In all of it an
-// empty string, a zero time and a size of 0 mean "no value".
+// empty string, a zero time and a size of 0 mean "no value". Names, messages and output that workers sent may hold anything.
 type Input struct {
 	Run Run
 	// Tasks are in the order of those given to New.
@@ -114,7 +114,7 @@ func (r *Recorder) Stats(in Input) api.Stats {
 
 func runStats(in Run) api.RunStats {
 	run := api.RunStats{
-		ID: in.ID, Name: in.Name, State: in.State, Message: text(in.Message),
+		ID: in.ID, Name: in.Name, State: in.State, Message: text(api.OneLine(in.Message)),
 		Started: in.Started.UTC(), Ended: utc(in.Ended), WallSeconds: in.Wall.Seconds(),
 		Launcher: text(in.Launcher), JobFile: text(in.JobFile), Directory: text(in.Directory), Logs: text(in.Logs),
 		Segments:  []api.Segment{},
@@ -163,8 +163,8 @@ func (t *taskRecord) stats(in Task) api.TaskStats {
 	}
 	for _, f := range in.Failures {
 		b := api.BlockFailure{
-			Index: append([]int64{}, f.Index...), Attempts: f.Attempts, Worker: text(f.Worker), Node: text(f.Node),
-			Message: f.Message, Tail: text(f.Tail), Log: text(f.Log),
+			Index: append([]int64{}, f.Index...), Attempts: f.Attempts, Worker: text(api.OneLine(f.Worker)), Node: text(api.OneLine(f.Node)),
+			Message: api.OneLine(f.Message), Tail: text(api.Printable(f.Tail)), Log: text(f.Log),
 		}
 		if f.HasID {
 			id := f.Block
@@ -224,7 +224,7 @@ func workerRows(workers []Worker, position map[string]int) []api.WorkerStats {
 	rows := make([]api.WorkerStats, 0, len(workers))
 	for _, w := range workers {
 		rows = append(rows, api.WorkerStats{
-			Task: w.Task, ID: w.ID, Node: text(w.Node), Slots: w.Slots, Processed: w.Processed, Failed: w.Failed,
+			Task: w.Task, ID: api.OneLine(w.ID), Node: text(api.OneLine(w.Node)), Slots: w.Slots, Processed: w.Processed, Failed: w.Failed,
 			BusySeconds: w.Busy.Seconds(), IdleSeconds: w.Idle.Seconds(), PeakRSSBytes: positive(w.PeakRSSBytes),
 			End: text(w.End), Log: text(w.Log),
 		})
@@ -262,13 +262,17 @@ func compareIDs(a, b string) int {
 func (r *Recorder) nodeRows(workers []api.WorkerStats) []api.NodeStats {
 	byNode := map[string]*api.NodeStats{}
 	met := map[[2]string]bool{} // node, worker
+	wasted := map[string]time.Duration{}
+	for node, d := range r.wasted {
+		wasted[api.OneLine(node)] += d
+	}
 	for _, w := range workers {
 		if w.Node == nil {
 			continue
 		}
 		n := byNode[*w.Node]
 		if n == nil {
-			n = &api.NodeStats{Node: *w.Node, Ends: map[string]int64{}, WastedSeconds: r.wasted[*w.Node].Seconds()}
+			n = &api.NodeStats{Node: *w.Node, Ends: map[string]int64{}, WastedSeconds: wasted[*w.Node].Seconds()}
 			byNode[*w.Node] = n
 		}
 		n.Processed += w.Processed

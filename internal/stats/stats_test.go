@@ -189,9 +189,9 @@ func TestWhatWasAskedForIsComparedWithWhatWasUsed(t *testing.T) {
 		blocks           int
 		cpu, mem         string
 	}{
-		{4000, 16 * gib, 0.9, 3 * gib, 5, "1 core is enough: --set task.a.requires.cpu=1", "4GiB are enough: --set task.a.requires.memory=4GiB"},
+		{4000, 16 * gib, 0.9, 3 * gib, 5, "1 core is enough: --set task.a.requires.cpu=1", "4GiB is enough: --set task.a.requires.memory=4GiB"},
 		{4000, 16 * gib, 0.9, 3 * gib, 4, "", ""}, // too few to say
-		{8000, 2 * gib, 3.1, 100 << 20, 9, "4 cores are enough: --set task.a.requires.cpu=4", "128MiB are enough: --set task.a.requires.memory=128MiB"},
+		{8000, 2 * gib, 3.1, 100 << 20, 9, "4 cores are enough: --set task.a.requires.cpu=4", "128MiB is enough: --set task.a.requires.memory=128MiB"},
 		{4000, 4 * gib, 3.5, 3 * gib, 9, "", ""},
 		{1000, gib, 0.01, gib / 4 * 3, 9, "", ""},
 		{1000, gib, 3.6, 2 * gib, 9, "blocks keep more cores busy than they ask for: --set task.a.requires.cpu=4", "a block used more than it asked for: --set task.a.requires.memory=3GiB"},
@@ -216,5 +216,29 @@ func TestWhatWasAskedForIsComparedWithWhatWasUsed(t *testing.T) {
 		if !near(rows[0].Used, test.busy, 1e-6) || *rows[1].Used != float64(test.peak) || *rows[2].Used != 3 || rows[2].Asked != 8 {
 			t.Errorf("%+v: rows %+v", test, rows)
 		}
+	}
+}
+
+func TestWhatWorkersSendIsMadeHarmless(t *testing.T) {
+	const bad = "\x1b[2J\u202e\xff"
+	r := one()
+	r.Ended(Attempt{Outcome: scheduler.Failed, Verdict: scheduler.Retry, Node: "n" + bad, Held: time.Second})
+	s := r.Stats(Input{
+		Run:     Run{State: "failed", Message: "worker says:\n" + bad},
+		Tasks:   []Task{{Failures: []Failure{{Worker: "w" + bad, Node: "n" + bad, Message: "two\r\nlines" + bad, Tail: "two\r\nlines\t" + bad}}}},
+		Workers: []Worker{{Task: "a", ID: "w" + bad, Node: "n" + bad}},
+	})
+	const good = "�[2J��"
+	f := s.Tasks[0].Failures[0]
+	for got, want := range map[string]string{
+		*s.Run.Message: "worker says: " + good, *f.Worker: "w" + good, *f.Node: "n" + good, f.Message: "two lines" + good, *f.Tail: "two\nlines\t" + good,
+		s.Workers[0].ID: "w" + good, *s.Workers[0].Node: "n" + good, s.Nodes[0].Node: "n" + good,
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := s.Nodes[0].WastedSeconds; got != 1 {
+		t.Errorf("the node of the wasted second was not recognised: %v", got)
 	}
 }

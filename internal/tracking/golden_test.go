@@ -310,31 +310,39 @@ type faultRow struct {
 	Processed []uint64 `json:"processed_ids"`
 }
 
+// faultyGroup makes a group of the archive with what archives cannot hold: a file in its place, and a directory in the chunk's.
+func faultyGroup(t *testing.T, row faultRow, files map[string][]byte) (dir string, chunkDir bool) {
+	t.Helper()
+	dir = unpack(t, files)
+	if files == nil && row.Exception != nil {
+		if err := os.WriteFile(dir, []byte("x"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, text := range row.Exception {
+		chunkDir = chunkDir || strings.Contains(text, "Is a directory")
+	}
+	if chunkDir {
+		if err := os.MkdirAll(filepath.Join(dir, "done", "c", "0"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, chunkDir
+}
+
 func TestGoldenFaultyGroupsAreRefusedAndSoundOnesRead(t *testing.T) {
 	groups := goldenGroups(t, "marker_faults.tar.gz")
 	for _, row := range goldenRows[faultRow](t, "marker_faults.jsonl") {
 		t.Run(row.Name, func(t *testing.T) {
 			g := row.Task.grid(t)
 			files := groups[row.Name]
-			dir := unpack(t, files)
-			if files == nil && row.Exception != nil {
-				if err := os.WriteFile(dir, []byte("x"), 0o666); err != nil {
-					t.Fatal(err)
-				}
-			}
-			chunkDir := false // archives hold files only
-			for _, text := range row.Exception {
-				chunkDir = chunkDir || strings.Contains(text, "Is a directory")
-			}
+			dir, chunkDir := faultyGroup(t, row, files)
 			doubt := whyUncertain(files, Hash(g), g.TrackingShape().Slice())
 			if files == nil && row.Exception == nil {
 				doubt = "" // an empty directory, or none
 			}
 			if chunkDir {
 				doubt = "the chunk is a directory"
-				if err := os.MkdirAll(filepath.Join(dir, "done", "c", "0"), 0o777); err != nil {
-					t.Fatal(err)
-				}
 			}
 			s, err := Open(dir, g)
 			if doubt == "" {

@@ -35,7 +35,7 @@ func isFresh(dir string) (bool, error) {
 	defer f.Close()
 	_, err = f.Readdirnames(1)
 	switch {
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, fs.ErrNotExist): // removed meanwhile: a run that begins replaces an empty directory
 		return true, nil
 	case errors.Is(err, syscall.ENOTDIR):
 		return false, &UnreadableError{dir, dir, "it is a file, not a directory"}
@@ -182,15 +182,18 @@ func readMetadata(path string) ([]byte, error) {
 	return data, err
 }
 
-// open checks an array and opens its chunk. An array failures that is not
-// there at all is made: it has no history. An array done that is not there is refused: every group has one.
+// open checks an array and opens its chunk. An array failures that is not there at all has no history: it is made,
+// unless the group is only read. An array done that is not there is refused: every group has one.
 func (a *arrayFile) open(group, name string, c cells) error {
 	dir := filepath.Join(group, name)
 	kind := arrays[name]
-	a.path, a.size = chunkPath(dir, c), kind.cell*c.count
+	a.group, a.path, a.size = group, chunkPath(dir, c), kind.cell*c.count
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		if name == doneArray {
 			return &UnreadableError{group, dir, "the array is missing"}
+		}
+		if a.readOnly {
+			return nil
 		}
 		if err := makeArray(group, name, c); err != nil {
 			return err
@@ -210,13 +213,5 @@ func (a *arrayFile) open(group, name string, c cells) error {
 	if err := checkArray(data, c.array, kind.dataType); err != nil {
 		return &UnreadableError{group, file, err.Error()}
 	}
-	err = a.openChunk()
-	var wrong *sizeError
-	switch {
-	case errors.As(err, &wrong):
-		return &UnreadableError{group, a.path, wrong.Error()}
-	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
-		return &UnreadableError{group, a.path, "it is not a file"}
-	}
-	return err
+	return a.openChunk()
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 
 	"example.org/daisy/geom"
 )
@@ -60,6 +61,45 @@ type settings struct{ run string }
 func ForRun(id string) Option { return func(s *settings) { s.run = id } }
 
 func open(dir string, g *geom.Grid, run string, flock func(*os.File) error) (*Store, error) {
+	s, err := newStore(dir, g)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(s.dir), 0o777); err != nil {
+		return nil, explain("make the folder", filepath.Dir(s.dir), err)
+	}
+	if s.lock, err = lockGroup(s.dir, run, flock); err != nil {
+		return nil, err
+	}
+	if err := s.makeAndOpen(Hash(g)); err != nil {
+		s.closeArrays()
+		_ = s.lock.release()
+		return nil, err
+	}
+	return s, nil
+}
+
+// ReadDone is what Done gives after Open, for those who only look: it takes no lock, so that another run may be writing
+// there, and changes nothing. It is nil where Open would make the group. What Open refuses to trust, ReadDone refuses with the same error.
+func ReadDone(dir string, g *geom.Grid) ([]uint64, error) {
+	s, err := newStore(dir, g)
+	if err != nil {
+		return nil, err
+	}
+	fresh, err := isFresh(s.dir)
+	if fresh || err != nil {
+		return nil, err
+	}
+	s.done.readOnly, s.failures.readOnly = true, true
+	defer s.closeArrays()
+	if err := s.openArrays(Hash(g)); err != nil {
+		return nil, err
+	}
+	return s.Done()
+}
+
+// newStore finds the place of a group, and touches nothing there.
+func newStore(dir string, g *geom.Grid) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("tracking: find %s: %w", dir, err)
@@ -72,24 +112,10 @@ func open(dir string, g *geom.Grid, run string, flock func(*os.File) error) (*St
 	if err != nil || c.count > math.MaxInt64/4 {
 		return nil, fmt.Errorf("tracking %s: an array of %v cells is too large for a file: make the blocks larger, or leave tracking out", dir, g.TrackingShape())
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
-		return nil, explain("make the folder", filepath.Dir(dir), err)
-	}
-	lock, err := lockGroup(dir, run, flock)
-	if err != nil {
-		return nil, err
-	}
-	s := &Store{dir: dir, cells: c, lock: lock, pendingFailures: map[int64]failureChange{}}
-	if err := s.openFiles(Hash(g)); err != nil {
-		s.done.close()
-		s.failures.close()
-		_ = lock.release()
-		return nil, err
-	}
-	return s, nil
+	return &Store{dir: dir, cells: c, pendingFailures: map[int64]failureChange{}}, nil
 }
 
-func (s *Store) openFiles(hash string) error {
+func (s *Store) makeAndOpen(hash string) error {
 	fresh, err := isFresh(s.dir)
 	if err != nil {
 		return err
@@ -99,6 +125,11 @@ func (s *Store) openFiles(hash string) error {
 			return err
 		}
 	}
+	return s.openArrays(hash)
+}
+
+// openArrays checks the group and opens what it needs. After an error closeArrays is still to be called.
+func (s *Store) openArrays(hash string) error {
 	if err := checkGroup(s.dir, hash); err != nil {
 		return err
 	}
@@ -107,6 +138,8 @@ func (s *Store) openFiles(hash string) error {
 	}
 	return s.failures.open(s.dir, failuresArray, s.cells)
 }
+
+func (s *Store) closeArrays() error { return errors.Join(s.done.close(), s.failures.close()) }
 
 // Done gives the blocks that are done as a bitmap by flat block index: block b
 // is bit b%64 of word b/64. It reads the file; marks that were not flushed are not in it.
@@ -330,7 +363,7 @@ func (s *Store) Sync() error {
 
 // Close syncs and gives the lock back. The Store is closed also after an error.
 func (s *Store) Close() error {
-	return errors.Join(s.Sync(), s.done.close(), s.failures.close(), s.lock.release())
+	return errors.Join(s.Sync(), s.closeArrays(), s.lock.release())
 }
 
 // Dir is the absolute path of the group.
@@ -338,9 +371,11 @@ func (s *Store) Dir() string { return s.dir }
 
 // arrayFile is the one chunk of an array.
 type arrayFile struct {
-	path string
-	size int64    // of the chunk in bytes
-	file *os.File // nil: there is no chunk yet, every cell is 0
+	group    string
+	path     string
+	size     int64    // of the chunk in bytes
+	file     *os.File // nil: there is no chunk yet, every cell is 0
+	readOnly bool
 }
 
 func (a *arrayFile) exists() bool { return a.file != nil }
@@ -375,16 +410,27 @@ func (a *arrayFile) make() error {
 
 // openChunk opens the chunk if it is there; its size must be exact.
 func (a *arrayFile) openChunk() error {
-	f, err := os.OpenFile(a.path, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	flag := os.O_RDWR
+	if a.readOnly {
+		flag = os.O_RDONLY // which opens a directory, too
 	}
-	if err != nil {
+	f, err := os.OpenFile(a.path, flag, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
+		return &UnreadableError{a.group, a.path, "it is not a file"}
+	case err != nil:
 		return explain("open", a.path, err)
 	}
 	info, err := f.Stat()
-	if err == nil && info.Size() != a.size {
-		err = &sizeError{info.Size(), a.size}
+	switch {
+	case err != nil:
+		err = explain("open", a.path, err)
+	case !info.Mode().IsRegular():
+		err = &UnreadableError{a.group, a.path, "it is not a file"}
+	case info.Size() != a.size:
+		err = &UnreadableError{a.group, a.path, fmt.Sprintf("it has %d bytes, and %d are needed", info.Size(), a.size)}
 	}
 	if err != nil {
 		_ = f.Close()
@@ -392,12 +438,6 @@ func (a *arrayFile) openChunk() error {
 	}
 	a.file = f
 	return nil
-}
-
-type sizeError struct{ got, want int64 }
-
-func (e *sizeError) Error() string {
-	return fmt.Sprintf("it has %d bytes, and %d are needed", e.got, e.want)
 }
 
 func (a *arrayFile) sync() error {

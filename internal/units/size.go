@@ -75,6 +75,14 @@ func sizeOf(n uint64) string {
 	return strconv.FormatUint(n, 10) + "B"
 }
 
+// Plural prints a count of something with a regular plural: "1 block", "1,234 blocks".
+func Plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return Count(n) + " " + what + "s"
+}
+
 // Count prints a whole number with commas: "1,234,567".
 func Count(n int64) string {
 	digits := strconv.FormatInt(n, 10)

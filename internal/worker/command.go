@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/process"
 	"example.org/daisy/internal/units"
 	"example.org/daisy/internal/wire"
@@ -79,7 +80,7 @@ func (c *crew) kill(p *process.Process, why error) {
 	}
 	// Its own bound ends the wait for what the kernel cannot end.
 	if err := p.Kill(context.Background()); err != nil {
-		c.client.logf("%s", oneLine(err.Error()))
+		c.client.logf("%s", api.OneLine(err.Error()))
 	}
 }
 
@@ -90,7 +91,7 @@ func (s *slot) endStrays(p *process.Process) {
 		s.crew.client.logf("slot %d: ended %d processes that were left behind: %v", s.number, len(pids), pids)
 	}
 	if err != nil {
-		s.crew.client.logf("%s", oneLine(err.Error()))
+		s.crew.client.logf("%s", api.OneLine(err.Error()))
 	}
 }
 

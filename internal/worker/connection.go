@@ -237,13 +237,13 @@ func (c *Client) read(l *link) error {
 		case wire.KindDrain:
 			var m wire.Drain
 			if m, err = wire.DecodeDrain(payload); err == nil {
-				c.logf("told to leave: %s", oneLine(m.Message))
+				c.logf("told to leave: %s", api.OneLine(m.Message))
 				c.Leave(wire.LeaveTold, "")
 			}
 		case wire.KindStop:
 			var m wire.Stop
 			if m, err = wire.DecodeStop(payload); err == nil {
-				c.logf("told to stop: %s", oneLine(m.Message))
+				c.logf("told to stop: %s", api.OneLine(m.Message))
 				c.Leave(wire.LeaveTold, "")
 				if c.cfg.OnStop != nil {
 					c.cfg.OnStop(m.Message)
@@ -336,7 +336,7 @@ func (c *Client) refusedResult(m wire.Refused) {
 	c.unacked = kept
 	c.settleLocked()
 	c.mu.Unlock()
-	c.logf("the result of lease %d was refused: %s", m.Lease, oneLine(m.Message))
+	c.logf("the result of lease %d was refused: %s", m.Lease, api.OneLine(m.Message))
 }
 
 // recalled gives back the blocks that no slot has begun.

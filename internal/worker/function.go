@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/units"
 	"example.org/daisy/internal/wire"
 )
@@ -53,7 +54,7 @@ func call(ctx context.Context, f Func, b Block, returned chan<- Result) {
 	r := Result{Outcome: wire.Lost, Message: "its function ended its goroutine (runtime.Goexit)"}
 	defer func() {
 		if v := recover(); v != nil {
-			r = Result{Outcome: wire.Lost, Message: "panic: " + oneLine(fmt.Sprint(v)), Tail: string(debug.Stack())}
+			r = Result{Outcome: wire.Lost, Message: "panic: " + api.OneLine(fmt.Sprint(v)), Tail: string(debug.Stack())}
 			if len(r.Tail) > maxTail {
 				r.Tail = r.Tail[:maxTail]
 			}

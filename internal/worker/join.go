@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -190,11 +189,8 @@ func refused(status int, body []byte) error {
 	if json.Unmarshal(body, &e) != nil {
 		e = api.Error{}
 	}
-	return &refusal{status: status, code: e.Code, message: oneLine(e.Message)}
+	return &refusal{status: status, code: e.Code, message: api.OneLine(e.Message)}
 }
-
-// oneLine makes a text from elsewhere fit a line of a log.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // upgrade opens a connection and makes it a stream of frames.
 func (c *Client) upgrade(ctx context.Context, address string) (*link, error) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"example.org/daisy/internal/rundir"
+	"example.org/daisy/internal/units"
 	"example.org/daisy/internal/wire"
 )
 
@@ -67,7 +68,7 @@ func (c *Client) leaveInOutbox() error {
 	}
 	c.unacked = nil
 	if kept > 0 {
-		errs = append(errs, fmt.Errorf("%d results could not be delivered; they are in the outbox of %s", kept, c.cfg.RunDir))
+		errs = append(errs, fmt.Errorf("%s could not be delivered, and went to the outbox of %s", units.Plural(int64(kept), "result"), c.cfg.RunDir))
 	}
 	return errors.Join(errs...)
 }

@@ -20,6 +20,7 @@ type output struct {
 	mu     sync.Mutex // held while reading, so that what is read is also in order
 	fd     int
 	closed bool
+	taken  int64 // bytes so far
 	chunk  []byte
 	marked []byte // lines on their way to the log
 	mark   string
@@ -77,6 +78,14 @@ func (o *output) end() string {
 	return o.tail.text()
 }
 
+// total is how many bytes have been written before the call.
+func (o *output) total() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.takeLocked()
+	return o.taken
+}
+
 // close ends the reading; what is still in the pipe goes to the log.
 func (o *output) close() {
 	o.mu.Lock()
@@ -103,6 +112,7 @@ func (o *output) takeLocked() {
 		if n <= 0 {
 			break
 		}
+		o.taken += int64(n)
 		o.splitLocked(o.chunk[:n])
 	}
 	o.flushLocked()

@@ -9,7 +9,7 @@ import (
 // A Result is how an attempt ended and what it used.
 type Result struct {
 	Outcome wire.Outcome
-	// Message is one line for people, Tail the end of the attempt's output; both are empty when it went well.
+	// Message is for people, Tail the end of the attempt's output; both are empty when it went well.
 	Message, Tail string
 	// Wall is from the block's start to its end, CPU user and system time of its processes; zero = not measured.
 	Wall, CPU    time.Duration

@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/process"
+	"example.org/daisy/internal/units"
 	"example.org/daisy/internal/wire"
 )
 
@@ -104,7 +106,7 @@ func (c *crew) work(ctx context.Context) error {
 		c.client.Leave(wire.LeaveBroken, err.Error())
 		close(c.over)
 	} else {
-		c.client.logf("worker %s of run %s serves task %q with %d slots on %s", c.client.WorkerID(), c.client.RunID(), task.Spec.ID, c.cfg.Slots, c.cfg.Node)
+		c.client.logf("worker %s of run %s serves task %q with %s on %s", c.client.WorkerID(), c.client.RunID(), task.Spec.ID, units.Plural(int64(c.cfg.Slots), "slot"), c.cfg.Node)
 	}
 	if c.spawner != nil {
 		for i := range c.cfg.Slots {
@@ -151,7 +153,7 @@ func (c *crew) work(ctx context.Context) error {
 		cancel()
 	}
 	if err != nil {
-		c.client.logf("%s", oneLine(err.Error()))
+		c.client.logf("%s", api.OneLine(err.Error()))
 	}
 	c.mu.Lock()
 	failure := c.failure
@@ -195,8 +197,8 @@ func (c *crew) closing(ctx context.Context, aborted bool) (context.Context, cont
 // prepare checks what can be checked before the first block.
 func (c *crew) prepare(task *Task) error {
 	if task.Spec.Runner != runnerFunc && task.Spec.GPUs > 0 && task.Spec.GPUs*c.cfg.Slots > len(c.cfg.GPUs) {
-		return &ExitError{Status: StatusNoGPU, Err: fmt.Errorf("task %q needs %d GPUs for %d slots, and this worker was given %d (DAISY_GPUS)",
-			task.Spec.ID, task.Spec.GPUs*c.cfg.Slots, c.cfg.Slots, len(c.cfg.GPUs))}
+		return &ExitError{Status: StatusNoGPU, Err: fmt.Errorf("task %q needs %d GPUs for %s, and this worker was given %d (DAISY_GPUS)",
+			task.Spec.ID, task.Spec.GPUs*c.cfg.Slots, units.Plural(int64(c.cfg.Slots), "slot"), len(c.cfg.GPUs))}
 	}
 	spawner, err := process.NewSpawner()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/process"
 	"example.org/daisy/internal/units"
 	"example.org/daisy/internal/wire"
@@ -71,7 +72,8 @@ func (s *slot) attempt(b Block) Result {
 		if r.Tail == "" {
 			r.Tail = tail
 		}
-		s.crew.client.logf("block %s: %v: %s", b.Label(), r.Outcome, oneLine(r.Message))
+		r.Message, r.Tail = api.Printable(r.Message), api.Printable(r.Tail)
+		s.crew.client.logf("block %s: %v: %s", b.Label(), r.Outcome, api.OneLine(r.Message))
 	}
 	return r
 }
@@ -181,7 +183,7 @@ func (s *slot) cannotStart(b *Block, err error) Result {
 	c.mu.Lock()
 	worked := c.started[b.TaskID()]
 	c.mu.Unlock()
-	message := oneLine(err.Error())
+	message := api.OneLine(err.Error())
 	for _, passing := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.E2BIG} {
 		worked = worked || errors.Is(err, passing)
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/process"
 	"example.org/daisy/internal/wire"
 )
@@ -28,12 +29,30 @@ const (
 type streamProcess struct {
 	*process.Process
 	in      *os.File
+	unread  *os.File // the other end of in, which shows what the process has not read when it has ended
 	answers *os.File
 	lines   chan answerLine
 	quit    chan struct{}
 	owned   sync.WaitGroup
 	cpu     time.Duration // measured at the end of the block before
+
+	answered bool  // at least one block
+	sent     int   // what went into in of the block that it has, in bytes
+	written  int64 // output of the slot before that block
 }
+
+// afterwards is what becomes of the process after a block.
+type afterwards int
+
+const (
+	reuse   afterwards = iota // it can have another
+	replace                   // it broke the rules, or we ended it
+	silent                    // it ended without an answer
+	resend                    // it did, but had not begun the block, which another process gets
+)
+
+// expectedAnswer has no lease: a process that ends at every block has one message.
+const expectedAnswer = `{"lease":"…","ok":true} or {"lease":"…","ok":false,"error":"…"}`
 
 type answerLine struct {
 	text []byte
@@ -61,22 +80,37 @@ func (s *slot) streamed(ctx context.Context, b *Block) Result {
 		default:
 		}
 	}
+	r, after := s.serveStream(ctx, b)
+	if after != resend {
+		return r
+	}
+	if r, ended := endedByUs(ctx, b); ended {
+		return r
+	}
+	if r, after = s.serveStream(ctx, b); after == silent {
+		r.Message += "; the process before it, which had answered other blocks, ended at this one too"
+	}
+	return r
+}
+
+// serveStream gives the block to the slot's process, once.
+func (s *slot) serveStream(ctx context.Context, b *Block) (Result, afterwards) {
 	if s.stream == nil {
 		p, err := s.startStream(b)
 		if err != nil {
-			return s.cannotStart(b, err)
+			return s.cannotStart(b, err), replace
 		}
 		s.stream = p
 		s.hasStarted(b)
 	}
 	p := s.stream
 	p.ResetPeak()
-	r, reusable := s.exchange(ctx, b, p)
+	r, after := s.exchange(ctx, b, p)
 	if use, alive := p.Live(); alive {
 		r.CPU, r.PeakRSSBytes = max(use.CPU-p.cpu, 0), use.PeakRSSBytes
 		p.cpu = use.CPU
 	}
-	if !reusable {
+	if after != reuse {
 		before := p.cpu
 		end := s.replaceStream()
 		if r.CPU == 0 && end.CPU > before {
@@ -84,14 +118,15 @@ func (s *slot) streamed(ctx context.Context, b *Block) Result {
 		}
 		r.PeakRSSBytes = max(r.PeakRSSBytes, end.PeakRSSBytes)
 	}
-	return r
+	return r, after
 }
 
-// exchange sends the block and waits for its answer. reusable: the process can have another.
-func (s *slot) exchange(ctx context.Context, b *Block, p *streamProcess) (r Result, reusable bool) {
+// exchange sends the block and waits for its answer.
+func (s *slot) exchange(ctx context.Context, b *Block, p *streamProcess) (Result, afterwards) {
+	p.written = s.out.total()
 	stop := context.AfterFunc(ctx, func() { p.in.SetWriteDeadline(time.Now()) })
 	// A process that does not read is judged by its answer and its end.
-	_, _ = p.in.Write(append(b.appendJSON(nil), '\n'))
+	p.sent, _ = p.in.Write(append(b.appendJSON(nil), '\n'))
 	stop()
 	select {
 	case got := <-p.lines:
@@ -100,7 +135,7 @@ func (s *slot) exchange(ctx context.Context, b *Block, p *streamProcess) (r Resu
 	case <-ctx.Done():
 		s.crew.kill(p.Process, context.Cause(ctx))
 		r, _ := endedByUs(ctx, b)
-		return r, false
+		return r, replace
 	}
 	timer := time.NewTimer(lateAnswer)
 	defer timer.Stop()
@@ -108,48 +143,58 @@ func (s *slot) exchange(ctx context.Context, b *Block, p *streamProcess) (r Resu
 	case got := <-p.lines:
 		return s.understood(ctx, b, p, got)
 	case <-timer.C:
-		return s.endedWithoutAnswer(p), false
+		return s.endedWithoutAnswer(p)
 	}
 }
 
 // understood makes a result of a line.
-func (s *slot) understood(ctx context.Context, b *Block, p *streamProcess, got answerLine) (Result, bool) {
+func (s *slot) understood(ctx context.Context, b *Block, p *streamProcess, got answerLine) (Result, afterwards) {
 	switch {
 	case errors.Is(got.err, errLongAnswer):
-		return Result{Outcome: wire.Failed, Message: got.err.Error()}, false
+		return Result{Outcome: wire.Failed, Message: got.err.Error()}, replace
 	case got.err != nil:
 		// The descriptor is closed: the process has ended, or it never answers again.
-		timer := time.NewTimer(lateAnswer)
+		patience := lateAnswer
+		if p.answered {
+			patience = s.crew.killGrace(nil) // it may be ending for good, and be some time about it
+		}
+		timer := time.NewTimer(patience)
 		defer timer.Stop()
 		select {
 		case <-p.Done():
-			return s.endedWithoutAnswer(p), false
+			return s.endedWithoutAnswer(p)
 		case <-ctx.Done():
 			r, _ := endedByUs(ctx, b)
-			return r, false
+			return r, replace
 		case <-timer.C:
 		}
-		return Result{Outcome: wire.Failed, Message: "the stream process closed its answers (descriptor DAISY_ANSWER_FD) without answering"}, false
+		return Result{Outcome: wire.Failed, Message: "the stream process closed its answers (descriptor DAISY_ANSWER_FD) without answering"}, replace
 	}
 	var a answer
 	if err := json.Unmarshal(got.text, &a); err != nil || a.Lease == nil || a.OK == nil {
 		return Result{Outcome: wire.Failed, Message: fmt.Sprintf(
-			`the stream process gave a malformed answer: %.200q; expected {"lease":%q,"ok":true} or {"lease":%q,"ok":false,"error":"…"}`, got.text, b.LeaseText(), b.LeaseText())}, false
+			`the stream process gave a malformed answer: %.200q; expected {"lease":%q,"ok":true} or {"lease":%q,"ok":false,"error":"…"}`, got.text, b.LeaseText(), b.LeaseText())}, replace
 	}
 	if *a.Lease != b.LeaseText() {
-		return Result{Outcome: wire.Failed, Message: fmt.Sprintf("the stream process answered for lease %.100q, but it has the block of lease %q", *a.Lease, b.LeaseText())}, false
+		return Result{Outcome: wire.Failed, Message: fmt.Sprintf("the stream process answered for lease %.100q, but it has the block of lease %q", *a.Lease, b.LeaseText())}, replace
 	}
+	p.answered = true
 	if *a.OK {
-		return Result{Outcome: wire.Success}, true
+		return Result{Outcome: wire.Success}, reuse
 	}
 	message := strings.TrimSpace(a.Error)
 	if message == "" {
 		message = "failed without an error message"
 	}
-	return Result{Outcome: wire.Failed, Message: message}, true
+	return Result{Outcome: wire.Failed, Message: message}, reuse
 }
 
-func (s *slot) endedWithoutAnswer(p *streamProcess) Result {
+// endedWithoutAnswer judges the end of a process that had a block.
+func (s *slot) endedWithoutAnswer(p *streamProcess) (Result, afterwards) {
+	// Whoever has answered may end, and a block can come at that very moment.
+	if p.answered && !s.crew.isStopping() && (p.leftBlock() || p.Wait().Success() && s.out.total() == p.written) {
+		return Result{}, resend
+	}
 	r := s.judge(p.Wait())
 	if r.Outcome == wire.Success {
 		r = Result{Outcome: wire.Failed, Message: p.Wait().String()}
@@ -158,7 +203,17 @@ func (s *slot) endedWithoutAnswer(p *streamProcess) Result {
 		}
 	}
 	r.Message = "the stream process ended without an answer: " + r.Message
-	return r
+	if r.Outcome == wire.Failed {
+		r.Message += "; expected " + expectedAnswer + " on descriptor DAISY_ANSWER_FD; its output may say why it ended"
+	}
+	return r, silent
+}
+
+// leftBlock: the process, which has ended, read nothing of the block that it had.
+func (p *streamProcess) leftBlock() bool {
+	p.in.Close() // ends what there is to read
+	left, err := io.Copy(io.Discard, p.unread)
+	return err == nil && left >= int64(p.sent)
 }
 
 func (s *slot) startStream(b *Block) (*streamProcess, error) {
@@ -166,22 +221,34 @@ func (s *slot) startStream(b *Block) (*streamProcess, error) {
 	if err := s.find(argv); err != nil {
 		return nil, err
 	}
+	unread, in, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make a pipe for the blocks: %w", err)
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
+		unread.Close()
+		in.Close()
 		return nil, fmt.Errorf("make a pipe for the answers: %w", err)
 	}
 	defer write.Close()
 	env := append(append(make([]string, 0, len(s.env)+1), s.env...), "DAISY_ANSWER_FD=3")
 	started, err := s.crew.spawner.Start(process.Config{
-		Argv: argv, Env: env, Dir: b.Task.Spec.Dir, StdinPipe: true, Stdout: s.out.file, Stderr: s.out.file, ExtraFiles: []*os.File{write},
+		Argv: argv, Env: env, Dir: b.Task.Spec.Dir, Stdin: unread, Stdout: s.out.file, Stderr: s.out.file, ExtraFiles: []*os.File{write},
 		Markers: []string{"DAISY_RUN_ID=" + s.at.runID, "DAISY_WORKER_ID=" + s.at.workerID, fmt.Sprintf("DAISY_SLOT=%d", s.number)},
 	})
 	if err != nil {
+		unread.Close()
+		in.Close()
 		read.Close()
 		return nil, err
 	}
-	p := &streamProcess{Process: started, in: started.Stdin(), answers: read, lines: make(chan answerLine), quit: make(chan struct{})}
+	p := &streamProcess{Process: started, in: in, unread: unread, answers: read, lines: make(chan answerLine), quit: make(chan struct{})}
 	p.owned.Go(p.listen)
+	p.owned.Go(func() { // our own reading end keeps a full pipe from breaking
+		<-p.Done()
+		p.in.SetWriteDeadline(time.Now())
+	})
 	return p, nil
 }
 
@@ -227,7 +294,7 @@ func (s *slot) replaceStream() process.Result {
 	p := s.stream
 	s.stream = nil
 	if err := p.Kill(context.Background()); err != nil {
-		s.crew.client.logf("%s", oneLine(err.Error()))
+		s.crew.client.logf("%s", api.OneLine(err.Error()))
 	}
 	p.in.Close()
 	return s.buryStream(p)
@@ -260,6 +327,7 @@ func (s *slot) buryStream(p *streamProcess) process.Result {
 	s.endStrays(p.Process)
 	close(p.quit)
 	p.answers.Close()
+	p.unread.Close()
 	p.owned.Wait()
 	return result
 }

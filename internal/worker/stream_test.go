@@ -1,11 +1,20 @@
 package worker
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/process"
 	"example.org/daisy/internal/wire"
 )
+
+// whatToDo ends the message about a process that ended without an answer.
+const whatToDo = `; expected {"lease":"…","ok":true} or {"lease":"…","ok":false,"error":"…"} on descriptor DAISY_ANSWER_FD; its output may say why it ended`
 
 // streamer is a stream process: for each block it runs body, with the block's line in $line and its lease in $lease; answer
 // and say write to the answers and to a fifo.
@@ -57,8 +66,8 @@ func TestAStreamProcessThatBreaksTheRulesFailsItsBlockAndIsReplaced(t *testing.T
 		"wrong lease": {`answer '{"lease":"1.1","ok":true}'`, `the stream process answered for lease "1.1", but it has the block of lease "2.7"`},
 		"malformed":   {`answer 'done'`, `the stream process gave a malformed answer: "done\n"; expected {"lease":"2.7","ok":true} or {"lease":"2.7","ok":false,"error":"…"}`},
 		"incomplete":  {`answer "{\"lease\":\"$lease\"}"`, `the stream process gave a malformed answer: "{\"lease\":\"2.7\"}\n"; expected {"lease":"2.7","ok":true} or {"lease":"2.7","ok":false,"error":"…"}`},
-		"exit":        {`exit 4`, "the stream process ended without an answer: exit status 4"},
-		"exit 0":      {`exit 0`, "the stream process ended without an answer: exit status 0"},
+		"exit":        {`exit 4`, "the stream process ended without an answer: exit status 4" + whatToDo},
+		"exit 0":      {`exit 0`, "the stream process ended without an answer: exit status 0" + whatToDo},
 		"closed":      {`exec 3>&-; read more`, "the stream process closed its answers (descriptor DAISY_ANSWER_FD) without answering"},
 		"endless":     {`yes | tr -d '\n' >&3`, "the stream process gave an answer of more than 1 MiB"},
 	} {
@@ -80,6 +89,181 @@ func TestAStreamProcessThatBreaksTheRulesFailsItsBlockAndIsReplaced(t *testing.T
 				t.Errorf("got %v %q", r.Outcome, r.Message)
 			}
 		})
+	}
+}
+
+// success answers the block well.
+const success = `answer "{\"lease\":\"$lease\",\"ok\":true}"`
+
+func TestAStreamProcessMayEndOnceItHasAnswered(t *testing.T) {
+	for name, body := range map[string]string{
+		"well":                   success + `; exit 0`,
+		"badly":                  success + `; exit 5`,
+		"by a signal":            success + `; kill -HUP $$`,
+		"with a last word":       success + `; echo bye; exit 0`,
+		"at the sight of a next": `test "$answered" && exit 0; ` + success + `; answered=1`,
+		"slowly":                 `test "$answered" && { exec 3>&-; sleep 0.7; exit 0; }; ` + success + `; answered=1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFifo(t)
+			c, cfg := overTCP(t, testTask("stream", streamer(f, body)...))
+			start(t, cfg)
+			s := c.next()
+			for _, block := range []uint64{7, 8, 9} {
+				s.grant(s.acquire().Request, block)
+				if got := f.readLine(); !strings.HasPrefix(got, "started ") {
+					t.Errorf("block %d: got %q, want a new process", block, got)
+				}
+				if r := s.release(); r.Outcome != wire.Success {
+					t.Errorf("block %d: got %v %q", block, r.Outcome, r.Message)
+				}
+			}
+		})
+	}
+}
+
+// The same, when the end is noticed only after the next block was sent.
+func TestABlockThatAnEndedProcessDidNotReadIsSentAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		body string
+		want afterwards
+	}{
+		"well":                       {success + `; exit 0`, resend},
+		"badly":                      {success + `; exit 5`, resend},
+		"by a signal":                {success + `; kill -HUP $$`, resend},
+		"with a last word":           {success + `; echo bye; exit 0`, resend},
+		"and it had answered nobody": {`exit 0`, silent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFifo(t)
+			s, task := aSlot(t, testTask("stream", streamer(f, tc.body)...))
+			first, _ := newBlock(task, 7, 2, 7, 1)
+			var err error
+			if s.stream, err = s.startStream(&first); err != nil {
+				t.Fatal(err)
+			}
+			s.exchange(t.Context(), &first, s.stream)
+			s.stream.Wait()
+			next, _ := newBlock(task, 8, 2, 8, 1)
+			if r, got := s.exchange(t.Context(), &next, s.stream); got != tc.want {
+				t.Errorf("got %d, want %d (%+v)", got, tc.want, r)
+			}
+		})
+	}
+}
+
+func TestAFullPipeHoldsUpNoSlotWhoseProcessHasEnded(t *testing.T) {
+	hold := newFifo(t)
+	s, task := aSlot(t, testTask("stream", script1(`read x < %s`, hold.path)...))
+	b, _ := newBlock(task, 7, 2, 7, 1)
+	var err error
+	if s.stream, err = s.startStream(&b); err != nil {
+		t.Fatal(err)
+	}
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := s.stream.in.Write(make([]byte, 2<<20))
+		wrote <- err
+	}()
+	hold.writeLine()
+	select {
+	case err := <-wrote:
+		if err == nil {
+			t.Error("more was written than a pipe holds")
+		}
+	case <-time.After(soon):
+		t.Fatal("the slot still writes")
+	}
+}
+
+// aSlot is a slot without its loop.
+func aSlot(t *testing.T, spec api.TaskSpec) (*slot, *Task) {
+	t.Helper()
+	c, cfg := overTCP(t, spec)
+	client, _ := connectTo(t, c, cfg)
+	spawner, err := process.NewSpawner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &slot{crew: &crew{cfg: cfg, log: &blockLog{to: io.Discard, limit: maxLogBytes}, client: client, spawner: spawner, stopping: make(chan struct{})}}
+	if s.out, err = newOutput(s.crew.log); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.endStream()
+		s.out.close()
+		if err := spawner.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	s.serve(client.Task())
+	return s, s.task
+}
+
+func TestAStreamProcessThatBeganABlockHasFailedIt(t *testing.T) {
+	for name, tc := range map[string]struct{ body, message, tail string }{
+		"exit":        {`exit 4`, "exit status 4" + whatToDo, ""},
+		"signal":      {`kill -HUP $$`, "signal 1 (hangup)" + whatToDo, ""},
+		"output":      {`echo half; exit 0`, "exit status 0" + whatToDo, "half"},
+		"both silent": {`exit 0`, "exit status 0" + whatToDo + "; the process before it, which had answered other blocks, ended at this one too", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFifo(t)
+			c, cfg := overTCP(t, testTask("stream", streamer(f, fmt.Sprintf(`case $lease in 2.8) %s;; *) %s;; esac`, tc.body, success))...))
+			start(t, cfg)
+			s := c.next()
+			for _, block := range []uint64{7, 8, 9} {
+				s.grant(s.acquire().Request, block)
+				r := s.release()
+				switch {
+				case block != 8 && r.Outcome != wire.Success:
+					t.Errorf("block %d: got %v %q", block, r.Outcome, r.Message)
+				case block == 8 && (r.Outcome != wire.Failed || r.Message != "the stream process ended without an answer: "+tc.message || r.Tail != tc.tail):
+					t.Errorf("got %v\n%q, want\n%q; tail %q", r.Outcome, r.Message, tc.message, r.Tail)
+				}
+			}
+		})
+	}
+}
+
+func TestAStoppedWorkerStartsNoOtherStreamProcess(t *testing.T) {
+	f, hold := newFifo(t), newFifo(t)
+	c, cfg := overTCP(t, testTask("stream", streamer(f, fmt.Sprintf(`case $lease in 2.8) say two; read x < %s; exit 0;; *) %s;; esac`, hold.path, success))...))
+	w := start(t, cfg)
+	s := c.next()
+	s.grant(s.acquire().Request, 7)
+	f.readLine() // started
+	s.release()
+	s.grant(s.acquire().Request, 8)
+	f.readLine() // two
+	w.cancel()
+	s.leaving()
+	hold.writeLine()
+	if r := s.release(); r.Outcome != wire.Returned || r.Message != "the stream process ended without an answer: exit status 0" {
+		t.Errorf("got %v %q", r.Outcome, r.Message)
+	}
+	s.acknowledge(2)
+	w.wait()
+}
+
+func TestWhatUserCodeSaysIsPrintable(t *testing.T) {
+	f := newFifo(t)
+	c, cfg := overTCP(t, testTask("stream", streamer(f, `printf 'a\tb\n\033[31mred\r\nc\302\233d \377é\n'
+answer "{\"lease\":\"$lease\",\"ok\":false,\"error\":\"\\u001b[2Jno\\n\\tgood\\u0007\\u009b\"}"`)...))
+	w := start(t, cfg)
+	s := c.next()
+	s.grant(s.acquire().Request, 7)
+	r := s.release()
+	if want := "�[2Jno\n\tgood��"; r.Message != want {
+		t.Errorf("message: got %q, want %q", r.Message, want)
+	}
+	if want := "a\tb\n�[31mred\nc�d �é"; r.Tail != want {
+		t.Errorf("tail: got %q, want %q", r.Tail, want)
+	}
+	if log := w.log.String(); !strings.Contains(log, "[predict 7 #1] \x1b[31mred\r\n[predict 7 #1] c\u009bd \xffé\n") {
+		t.Errorf("the log is not what the program wrote: %q", log)
+	} else if strings.Contains(log, "\x1b[2J") {
+		t.Errorf("the worker's own lines have control characters: %q", log)
 	}
 }
 
