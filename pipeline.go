@@ -37,9 +37,16 @@ func (t Task) graph(tasks map[string]Task) (*scheduler.Pipeline, error) {
 }
 
 func (p *Pipeline) graph(tasks map[string]Task) (*scheduler.Pipeline, error) {
+	if p.join == nil {
+		return nil, errors.New("a Pipeline has no parts: make it with Sequence or Parallel")
+	}
 	var parts []*scheduler.Pipeline
 	var errs []error
-	for _, part := range p.parts {
+	for i, part := range p.parts {
+		if absent(part) {
+			errs = append(errs, fmt.Errorf("part %d of %d of a Pipeline is nil: give a Task or a Pipeline, or leave it out", i+1, len(p.parts)))
+			continue
+		}
 		g, err := part.graph(tasks)
 		if err != nil {
 			errs = append(errs, err)
@@ -53,8 +60,25 @@ func (p *Pipeline) graph(tasks map[string]Task) (*scheduler.Pipeline, error) {
 	return p.join(parts...)
 }
 
+// absent: the part is nil, or a pointer that is.
+func absent(p Part) bool {
+	switch p := p.(type) {
+	case nil:
+		return true
+	case *Task:
+		return p == nil
+	case *Pipeline:
+		return p == nil
+	default:
+		return false
+	}
+}
+
 // checked makes the tasks of a job, in topological order.
 func checked(p Part, needProcess bool) ([]job.Task, map[string]Task, error) {
+	if absent(p) {
+		return nil, nil, errors.New("there is nothing to run: the part is nil; give a Task or a Pipeline")
+	}
 	tasks := make(map[string]Task)
 	g, err := p.graph(tasks)
 	if err != nil {

@@ -101,6 +101,9 @@ func (t Task) grid() (*geom.Grid, error) {
 	spec := geom.GridSpec{TotalRead: t.TotalRead, Read: t.Read, Write: t.Write, Fit: t.Fit, ReadWriteConflict: !t.NoReadWriteConflict}
 	var none Roi
 	switch {
+	case t.Read.Dims() == t.Write.Dims() && !t.Write.Empty() && !t.Read.Contains(t.Write):
+		return nil, fmt.Errorf("a block writes outside what it reads: Read %v does not contain Write %v; "+
+			"make Read as large as Write, and larger by the context where it needs one", t.Read, t.Write)
 	case t.TotalRead != none && t.TotalWrite != none:
 		return nil, errors.New("both TotalRead and TotalWrite are given: one of them says all")
 	case t.TotalRead == none && t.TotalWrite == none:

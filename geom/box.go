@@ -43,11 +43,7 @@ func (g *Grid) blocksMeeting(r Roi, read bool) Box {
 		low, high := int64(0), int64(0)
 		if read {
 			low, high = g.low.v[i], g.high.v[i]
-			first, last = first-low, last+high
-			if g.spec.Fit == Shrink {
-				// Reads are clipped to the total read region, so only the part of r inside it can be read.
-				first, last = g.spec.TotalRead.Offset.v[i], g.spec.TotalRead.Offset.v[i]+g.spec.TotalRead.Shape.v[i]
-			}
+			first, last = first-low, last+high // under shrink the total read region, to which reads are clipped
 		}
 		b, e := max(r.Offset.v[i], first), min(end.v[i], last)
 		if b >= e {

@@ -94,6 +94,21 @@ func TestGridsThatWouldOverflowAreRefused(t *testing.T) {
 	}
 }
 
+func TestAContextThatLeavesNothingToWriteIsRefused(t *testing.T) {
+	grid := func(total int64) error {
+		_, err := NewGrid(GridSpec{TotalRead: Roi{Coord(3, 5), Coord(100, total)}, Read: Roi{Coord(0, 0), Coord(12, 12)}, Write: Roi{Coord(0, 4), Coord(12, 2)}})
+		return err
+	}
+	want := "geom: context 4 below and 6 above on axis 1 leave nothing to write of the 10 that are read in total: " +
+		"make the context smaller or the total region larger"
+	if err := grid(10); err == nil || err.Error() != want {
+		t.Errorf("nothing is left: got %v, want %q", err, want)
+	}
+	if err := grid(11); err != nil {
+		t.Errorf("one is left: %v", err)
+	}
+}
+
 // drawGrid draws a small grid: any fit, contexts lopsided and larger than a block, negative and unaligned offsets.
 func drawGrid(t *rapid.T) *Grid {
 	d := rapid.IntRange(1, 4).Draw(t, "dims")

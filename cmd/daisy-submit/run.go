@@ -295,6 +295,8 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	result, err := c.Run(ctx)
 	close(over)
 	<-shown
+	// What is left is to say how it went, to somebody who may not listen: signals end that as they end any program.
+	signal.Stop(signals)
 	ending, done := context.WithTimeout(context.Background(), orphanBound)
 	if left, orphanErr := process.EndOrphans(ending); orphanErr != nil {
 		progress.Notice(orphanErr.Error())

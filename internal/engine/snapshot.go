@@ -15,7 +15,7 @@ type Snapshot struct {
 	Tasks []TaskSnapshot
 	// Workers has one row for each worker and each task that it served, in the order in which they began.
 	Workers []WorkerSnapshot
-	// Failures are the first blocks that failed for good, of each task at most 10.
+	// Failures are the first blocks that failed for good, of each task at most 100.
 	Failures []FailedBlock
 }
 
@@ -66,7 +66,7 @@ type FailedBlock struct {
 }
 
 // keptFailures is how many failed blocks of a task a snapshot shows.
-const keptFailures = 10
+const keptFailures = 100
 
 // Snapshot fills into, whose slices it reuses.
 func (e *Engine) Snapshot(into *Snapshot) {

@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"math/bits"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,6 +26,9 @@ import (
 // Between tasks the downstream block waits for what it reads, for what the blocks between read, and so on: a box of blocks for each
 // path between the tasks, again each axis for itself. The order that levels add to that is left out here, so a race may be
 // seen where levels happen to order the blocks, but none is missed.
+//
+// Two tasks may cover different axes of one array, or the same in another order. What blocks share goes by the axes of the array,
+// what they wait for by the axes of the blocks. An axis that a task does not cover it is taken to write from end to end.
 
 // axisScan bounds the positions of one axis that are looked at, from both ends. The pattern of blocks and chunks repeats, so that
 // only an axis of more positions, with a pattern that long, is not judged as a whole.
@@ -44,9 +48,8 @@ type line struct {
 // span is a half-open interval of voxels, or of positions in a grid.
 type span struct{ begin, end int64 }
 
-func (s span) empty() bool          { return s.begin >= s.end }
-func (s span) and(t span) span      { return span{max(s.begin, t.begin), min(s.end, t.end)} }
-func (s span) contains(t span) bool { return t.empty() || s.begin <= t.begin && t.end <= s.end }
+func (s span) empty() bool     { return s.begin >= s.end }
+func (s span) and(t span) span { return span{max(s.begin, t.begin), min(s.end, t.end)} }
 
 func lines(g *geom.Grid, out *Volume) []line {
 	ls := make([]line, g.Dims())
@@ -201,28 +204,79 @@ func (l line) safeStep(tries int64, safe func(line) bool) (int64, bool) {
 // chunkRaces looks at each task with an output, and at each two with one output. Errors are *Error.
 func chunkRaces(tasks []Task) []error {
 	var errs []error
-	files := make([]string, len(tasks)) // what two outputs have in common if they are one array
+	var before []int // the tasks so far that can race
+	folders := make([]folder, len(tasks))
 	for i, t := range tasks {
 		if t.Grid == nil || t.Grid.Len() == 0 || t.Output == nil || t.ChunkRace || t.Output.Shape.Dims() != t.Grid.Dims() {
 			continue
 		}
-		files[i] = t.Output.Path
-		if real, err := filepath.EvalSymlinks(files[i]); err == nil {
-			files[i] = real
-		}
 		if text := raceWithin(&t); text != "" {
 			errs = append(errs, &Error{At: i, Task: t.ID, Key: "output", Text: text})
 		}
-		for k := range i {
-			if files[k] != files[i] || !slices.Equal(tasks[k].Output.Axes, t.Output.Axes) || tasks[k].Output.Chunks != t.Output.Chunks {
+		folders[i] = folderAt(t.Output.Path)
+		for _, k := range before {
+			if !folders[k].is(folders[i]) {
 				continue
 			}
 			if text := raceBetween(tasks, k, i); text != "" {
 				errs = append(errs, &Error{At: i, Task: t.ID, Key: "output", Text: text})
 			}
 		}
+		before = append(before, i)
 	}
 	return errs
+}
+
+// A folder is that of an array, however its path is spelled.
+type folder struct {
+	path string
+	info os.FileInfo // nil if there is none
+}
+
+func folderAt(path string) folder {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		info = nil
+	}
+	return folder{path, info}
+}
+
+func (f folder) is(g folder) bool {
+	return f.path == g.path || f.info != nil && g.info != nil && os.SameFile(f.info, g.info)
+}
+
+// sameAxes gives for each axis of up's view of an array the axis of down's view that is the same axis of the array, -1 if there is
+// none: by their names or, as views without names are of the last axes, from the last one on. Where only one view has names
+// nothing is known, so that every axis is one that the other does not cover.
+func sameAxes(up, down *Volume) []int {
+	at := make([]int, up.Shape.Dims())
+	for a := range at {
+		switch {
+		case up.Axes != nil && down.Axes != nil:
+			at[a] = slices.Index(down.Axes, up.Axes[a])
+		case up.Axes == nil && down.Axes == nil:
+			at[a] = max(-1, a+down.Shape.Dims()-up.Shape.Dims())
+		default:
+			at[a] = -1
+		}
+	}
+	return at
+}
+
+// sameOrder: both views are of the same axes in the same order.
+func sameOrder(up, down *Volume) bool {
+	if up.Shape.Dims() != down.Shape.Dims() {
+		return false
+	}
+	for a, d := range sameAxes(up, down) {
+		if a != d {
+			return false
+		}
+	}
+	return true
 }
 
 const allowRace = `or chunk_race = "allow" if the blocks never write a shared chunk`
@@ -289,27 +343,66 @@ func racingPair(tasks []Task, first, second int) (pair, bool) {
 			r.up, r.down = second, first
 		}
 	}
-	us, ds := lines(tasks[r.up].Grid, tasks[r.up].Output), lines(tasks[r.down].Grid, tasks[r.down].Output)
-	// Two blocks that write into the first chunk that both tasks write into.
-	r.p, r.q = make([]int64, len(us)), make([]int64, len(us))
-	for a := range us {
-		both := us[a].hull(us[a].covered()).and(ds[a].hull(ds[a].covered()))
-		if both.empty() {
-			return r, false
-		}
-		chunk := us[a].hull(span{both.begin, both.begin + 1})
-		r.p[a], r.q[a] = us[a].blocksIn(chunk).begin, ds[a].blocksIn(chunk).begin
+	up, down := &tasks[r.up], &tasks[r.down]
+	if len(r.paths) > 0 && up.Grid.Dims() != down.Grid.Dims() {
+		return r, false // no edge can link them, which is reported elsewhere
+	}
+	v := newViews(up, down)
+	var found bool
+	if r.p, r.q, found = v.sharing(); !found {
+		return r, false
 	}
 	for k, path := range r.paths {
-		axis, i, j := path.uncovered(us, ds)
-		if axis < 0 {
+		p, q := slices.Clone(r.p), slices.Clone(r.q)
+		if !path.uncovered(v, p, q) {
 			return r, false
 		}
 		if k == 0 {
-			r.p[axis], r.q[axis] = i, j
+			r.p, r.q = p, q
 		}
 	}
 	return r, true
+}
+
+// views are the blocks of two tasks and how their axes lie to those of the array that both write.
+type views struct {
+	up, down []line
+	at, from []int // for each axis of up that of down which is the same axis of the array, and the other way round; -1 if there is none
+}
+
+func newViews(up, down *Task) views {
+	return views{
+		up: lines(up.Grid, up.Output), down: lines(down.Grid, down.Output),
+		at: sameAxes(up.Output, down.Output), from: sameAxes(down.Output, up.Output),
+	}
+}
+
+// touched are the voxels of all chunks that blocks write on axis a of ls; with a -1 those along other, which are all.
+func touched(ls []line, a int, other line) span {
+	if a < 0 {
+		return other.array()
+	}
+	return ls[a].hull(ls[a].covered())
+}
+
+// sharing finds two blocks that write into the first chunk that both tasks write into.
+func (v views) sharing() (p, q []int64, found bool) {
+	p, q = make([]int64, len(v.up)), make([]int64, len(v.down))
+	first := func(l line, s span) (int64, bool) {
+		s = l.hull(l.covered()).and(s)
+		return l.blocksIn(l.hull(span{s.begin, s.begin + 1})).begin, !s.empty()
+	}
+	for a, l := range v.up {
+		if p[a], found = first(l, touched(v.down, v.at[a], l)); !found {
+			return nil, nil, false
+		}
+	}
+	for a, l := range v.down {
+		if q[a], found = first(l, touched(v.up, v.from[a], l)); !found {
+			return nil, nil, false
+		}
+	}
+	return p, q, true
 }
 
 // raceBetween describes a race of a block of one task with one of another, "" if there is none.
@@ -320,15 +413,41 @@ func raceBetween(tasks []Task, first, second int) string {
 	}
 	up, down := &tasks[r.up], &tasks[r.down]
 	us, ds := lines(up.Grid, up.Output), lines(down.Grid, down.Output)
-	remedy := fmt.Sprintf("no block shape is safe, so let one task come after the other (after = [%q]), give each an output of its own", tasks[first].ID)
-	if len(r.paths) > 0 {
-		remedy = fmt.Sprintf("no block shape is safe, so let task %q read all of the chunks that it writes into, give each an output of its own", down.ID)
+	file := up.Output.Path
+	if file != down.Output.Path {
+		file += fmt.Sprintf(" (which is %s, too)", down.Output.Path)
+	}
+	what := fmt.Sprintf("a %s of %s, of which task %q covers the axes %s and task %q %s", unitOf(up.Output), file, up.ID, axesText(up.Output), down.ID, axesText(down.Output))
+	same := sameOrder(up.Output, down.Output)
+	if same {
+		what = fmt.Sprintf("the %s %s of %s", unitOf(up.Output), sharedChunk(us, ds, r.p, r.q), file)
+	}
+	var remedy string
+	switch apart := len(r.paths) == 0; {
+	case !same && apart:
+		remedy = "let both cover the same axes in the same order and one come after the other"
+	case !same:
+		remedy = "let both cover the same axes in the same order"
+	case apart:
+		remedy = fmt.Sprintf("no block shape is safe, so let one task come after the other (after = [%q])", tasks[first].ID)
+	default:
+		remedy = fmt.Sprintf("no block shape is safe, so let task %q read all of the chunks that it writes into", down.ID)
+	}
+	remedy += ", give each an output of its own"
+	if same && len(r.paths) > 0 {
 		if safe, ok := safeShapeAfter(r.paths[0], us, ds); ok {
 			remedy = fmt.Sprintf("the smallest safe block shape of task %q is %s", down.ID, list(safe))
 		}
 	}
-	return fmt.Sprintf("%s of task %q and %s of task %q may run at the same time, as neither waits for the other, and both write the %s %s of %s; %s, %s",
-		blockText(up.Grid, r.p), up.ID, blockText(down.Grid, r.q), down.ID, unitOf(up.Output), sharedChunk(us, ds, r.p, r.q), up.Output.Path, remedy, allowRace)
+	return fmt.Sprintf("%s of task %q and %s of task %q may run at the same time, as neither waits for the other, and both write %s; %s, %s",
+		blockText(up.Grid, r.p), up.ID, blockText(down.Grid, r.q), down.ID, what, remedy, allowRace)
+}
+
+func axesText(v *Volume) string {
+	if v.Axes == nil {
+		return fmt.Sprintf("(its last %d, without names)", v.Shape.Dims())
+	}
+	return "(" + strings.Join(v.Axes, ", ") + ")"
 }
 
 // safeShapeAfter is the smallest shape of downstream blocks, from the present one on, whose blocks wait by way of the path for all
@@ -403,15 +522,44 @@ func pathsBetween(tasks []Task, up, down int) []path {
 	return paths
 }
 
-// uncovered finds an axis and two positions on it, of up and of down, that share a chunk although the downstream block does not
-// wait for the upstream one by way of this path; axis -1 if there are none.
-func (w path) uncovered(up, down []line) (axis int, i, j int64) {
-	for a := range down {
-		if i, j, bad := w.axisUncovered(a, up[a], down[a]); bad {
-			return a, i, j
+// uncovered finds two blocks that share a chunk although the downstream one does not wait for the upstream one by way of this path:
+// it changes p and q, which share one, into them. false if there are none.
+func (w path) uncovered(v views, p, q []int64) bool {
+	for a := range v.up {
+		if v.at[a] == a {
+			if i, j, bad := w.axisUncovered(a, v.up[a], v.down[a]); bad {
+				p[a], q[a] = i, j
+				return true
+			}
+		} else if w.crossUncovered(a, v, p, q) {
+			return true
 		}
 	}
-	return -1, 0, 0
+	return false
+}
+
+// crossUncovered is uncovered on an axis of the blocks that is not the same axis of the array in both tasks. There the positions that
+// downstream blocks share at and those that they wait by vary each for itself, so that blocks at both ends must wait for all.
+func (w path) crossUncovered(axis int, v views, p, q []int64) bool {
+	up, down := v.up[axis], v.down[axis]
+	sharing := up.blocksIn(touched(v.down, v.at[axis], up))
+	waiting := down.blocksIn(touched(v.up, v.from[axis], down))
+	for _, j := range []int64{waiting.begin, waiting.end - 1} {
+		i, bad := unwaited(sharing, w.waits(axis, up, down, j))
+		if !bad {
+			continue
+		}
+		p[axis], q[axis] = i, j
+		// Along the axis of the array that each of these lies on, take blocks of the other task that share a chunk.
+		if d := v.at[axis]; d >= 0 {
+			q[d] = v.down[d].blocksIn(up.hull(up.write(i))).begin
+		}
+		if u := v.from[axis]; u >= 0 {
+			p[u] = v.up[u].blocksIn(down.hull(down.write(j))).begin
+		}
+		return true
+	}
+	return false
 }
 
 func (w path) axisUncovered(axis int, up, down line) (i, j int64, bad bool) {
@@ -424,26 +572,37 @@ func (w path) axisUncovered(axis int, up, down line) (i, j int64, bad bool) {
 		if sharing.empty() {
 			continue
 		}
-		reach := down.read(j)
-		for _, between := range w {
-			l := between[axis]
-			blocks := l.blocksIn(reach)
-			if blocks.empty() {
-				reach = span{}
-				break
-			}
-			reach = span{l.read(blocks.begin).begin, l.read(blocks.end - 1).end}
+		if i, bad := unwaited(sharing, w.waits(axis, up, down, j)); bad {
+			return i, j, true
 		}
-		waits := up.blocksIn(reach)
-		if waits.contains(sharing) && !waits.empty() {
-			continue
-		}
-		if waits.empty() || sharing.begin < waits.begin {
-			return sharing.begin, j, true
-		}
-		return sharing.end - 1, j, true
 	}
 	return 0, 0, false
+}
+
+// waits are the upstream positions on an axis that the downstream one at j waits for by way of this path.
+func (w path) waits(axis int, up, down line, j int64) span {
+	reach := down.read(j)
+	for _, between := range w {
+		l := between[axis]
+		blocks := l.blocksIn(reach)
+		if blocks.empty() {
+			return span{}
+		}
+		reach = span{l.read(blocks.begin).begin, l.read(blocks.end - 1).end}
+	}
+	return up.blocksIn(reach)
+}
+
+// unwaited is a position of sharing, which is not empty, that is not in waits; false if all are.
+func unwaited(sharing, waits span) (int64, bool) {
+	switch {
+	case waits.empty() || sharing.begin < waits.begin:
+		return sharing.begin, true
+	case sharing.end > waits.end:
+		return sharing.end - 1, true
+	default:
+		return 0, false
+	}
 }
 
 func unitOf(v *Volume) string {

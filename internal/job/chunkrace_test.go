@@ -2,6 +2,8 @@ package job
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -235,6 +237,144 @@ func TestNoRaceBetweenTasksIsMissedWithLevels(t *testing.T) {
 			t.Fatal("a race was missed")
 		}
 	})
+}
+
+// A seen array is one as two tasks see it: each by some of its axes, in an order of its own.
+type seenArray struct {
+	names []string
+	whole *Volume
+}
+
+func drawSeenArray(t *rapid.T, longest int64) seenArray {
+	n := rapid.IntRange(1, 3).Draw(t, "axes")
+	return seenArray{[]string{"z", "y", "x"}[:n], drawVolume(t, n, longest)}
+}
+
+// view is the array by the axes at these positions.
+func (s seenArray) view(axes []int) *Volume {
+	v := &Volume{Path: s.whole.Path, Shape: geom.Fill(len(axes), 0), Chunks: geom.Fill(len(axes), 0)}
+	for a, k := range axes {
+		v.Shape, v.Chunks = v.Shape.With(a, s.whole.Shape.At(k)), v.Chunks.With(a, s.whole.Chunks.At(k))
+		v.Axes = append(v.Axes, s.names[k])
+	}
+	return v
+}
+
+// region is what a block of a task with this view writes into the array: axes that it does not cover from end to end.
+func (s seenArray) region(v *Volume, r geom.Roi) geom.Roi {
+	all := geom.Roi{Offset: geom.Fill(len(s.names), 0), Shape: s.whole.Shape}
+	for k, name := range s.names {
+		if a := slices.Index(v.Axes, name); a >= 0 {
+			all.Offset, all.Shape = all.Offset.With(k, r.Offset.At(a)), all.Shape.With(k, r.Shape.At(a))
+		}
+	}
+	return all
+}
+
+func TestARaceBetweenTasksThatSeeTheArrayByOtherAxesIsFoundExactlyIfABruteForceFindsOne(t *testing.T) {
+	const longest = 9
+	rapid.Check(t, func(t *rapid.T) {
+		array := drawSeenArray(t, longest)
+		axes := make([]int, len(array.names))
+		for i := range axes {
+			axes[i] = i
+		}
+		apart := rapid.Bool().Draw(t, "apart")
+		var tasks []Task
+		for _, id := range []string{"a", "b"} {
+			picked := rapid.Permutation(axes).Draw(t, "axes")
+			if apart { // linked tasks have the same number of axes
+				picked = picked[:rapid.IntRange(1, len(picked)).Draw(t, "covered")]
+			}
+			tasks = append(tasks, Task{ID: id, Grid: drawGrid(t, len(picked), longest, false), Output: array.view(picked)})
+		}
+		if !apart {
+			tasks[1].After = []string{"a"}
+		}
+		g := newGraph(tasks)
+		races := func(b, c int64) bool {
+			return !g.ordered(0, b, 1, c) && shareChunk(array.whole,
+				array.region(tasks[0].Output, tasks[0].Grid.WriteRoi(b)), array.region(tasks[1].Output, tasks[1].Grid.WriteRoi(c)))
+		}
+		want := false
+		for b := range tasks[0].Grid.Len() {
+			for c := range tasks[1].Grid.Len() {
+				want = want || races(b, c)
+			}
+		}
+		r, found := racingPair(tasks, 0, 1)
+		if found != want {
+			t.Fatalf("found a race: %v (%v and %v), brute force: %v", found, r.p, r.q, want)
+		}
+		if found && !races(tasks[0].Grid.Flat(geom.Coord(r.p...)), tasks[1].Grid.Flat(geom.Coord(r.q...))) {
+			t.Fatalf("blocks %v and %v do not race", r.p, r.q)
+		}
+	})
+}
+
+// squares are two unrelated tasks of two axes that write the same chunks.
+func squares(t *testing.T) []Task {
+	t.Helper()
+	block := geom.Roi{Offset: geom.Fill(2, 0), Shape: geom.Fill(2, 32)}
+	g, err := geom.NewGrid(geom.GridSpec{TotalRead: geom.Roi{Offset: geom.Fill(2, 0), Shape: geom.Fill(2, 64)}, Read: block, Write: block})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := Volume{Path: "/out", Shape: geom.Fill(2, 64), Chunks: geom.Fill(2, 32)}
+	tasks := []Task{{ID: "a", Grid: g}, {ID: "b", Grid: g}}
+	for i := range tasks {
+		v := out
+		tasks[i].Output = &v
+	}
+	return tasks
+}
+
+func TestAnArrayIsOneHoweverItsPathIsSpelled(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, err := range []error{os.Mkdir("out.zarr", 0o777), os.Mkdir("other.zarr", 0o777), os.Symlink("out.zarr", "link.zarr"), os.Symlink(dir, "here")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, one := range map[string]bool{
+		"out.zarr": true, dir + "/./out.zarr": true, dir + "/out.zarr/": true, dir + "/other.zarr/../out.zarr": true,
+		dir + "/link.zarr": true, dir + "/here/out.zarr": true, "./link.zarr/": true, "here/here/link.zarr": true,
+		dir + "/other.zarr": false, dir + "/none.zarr": false,
+	} {
+		tasks := squares(t)
+		tasks[0].Output.Path, tasks[1].Output.Path = dir+"/out.zarr", path
+		if errs := chunkRaces(tasks); (len(errs) == 1) != one {
+			t.Errorf("output %s: %v", path, errs)
+		}
+	}
+	tasks := squares(t)
+	tasks[0].Output.Path, tasks[1].Output.Path = dir+"/none.zarr", dir+"/x/../none.zarr/"
+	if errs := chunkRaces(tasks); len(errs) != 1 {
+		t.Errorf("an array that is not there yet, spelled in two ways: %v", errs)
+	}
+}
+
+func TestTasksOfWhichOnlyOneNamesItsAxesMustBeOrderedAsAWhole(t *testing.T) {
+	tasks := squares(t)
+	tasks[0].Output.Axes = []string{"y", "x"}
+	errs := chunkRaces(tasks)
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), `task "a" covers the axes (y, x) and task "b" (its last 2, without names)`) {
+		t.Fatalf("got %v", errs)
+	}
+	tasks[1].After = []string{"a"}
+	if errs := chunkRaces(tasks); len(errs) != 1 {
+		t.Errorf("blocks that wait for one block each: %v", errs)
+	}
+	whole := geom.Roi{Offset: geom.Fill(2, 0), Shape: geom.Fill(2, 64)}
+	g, err := geom.NewGrid(geom.GridSpec{TotalRead: whole, Read: whole, Write: whole})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks[1].Grid = g
+	if errs := chunkRaces(tasks); len(errs) > 0 {
+		t.Errorf("a block that waits for all: %v", errs)
+	}
 }
 
 func TestTheFirstMultipleInAnIntervalIsThatOfASearch(t *testing.T) {

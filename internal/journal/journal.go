@@ -63,8 +63,8 @@ func (b *batch) reset() {
 // Option changes how Create makes a Journal.
 type Option func(*Journal)
 
-// WithCheck sets a function that every Commit calls before it writes; when it
-// gives an error, Commit writes nothing and returns it. It is the place to
+// WithCheck sets a function that every Commit calls before it writes, and
+// DropBefore before it removes; when it gives an error, they do nothing and return it. It is the place to
 // see that a newer epoch has taken over.
 func WithCheck(check func() error) Option { return func(j *Journal) { j.check = check } }
 
@@ -92,6 +92,9 @@ func Create(dir string, epoch uint64, options ...Option) (*Journal, error) {
 	}
 	j.filling.reset()
 	j.writing.reset()
+	if err := j.settle(); err != nil {
+		return nil, fmt.Errorf("create the journal of epoch %d: %w", epoch, err)
+	}
 	if err := j.begin(nil); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("create the journal of epoch %d: another coordinator has begun this epoch already: %w", epoch, err)
@@ -99,6 +102,21 @@ func Create(dir string, epoch uint64, options ...Option) (*Journal, error) {
 		return nil, fmt.Errorf("create the journal of epoch %d: %w", epoch, err)
 	}
 	return j, nil
+}
+
+// settle makes durable what earlier epochs left: Read gives also what a writer
+// that was killed had written but not synced, and this epoch builds on it.
+func (j *Journal) settle() error {
+	files, err := listSegments(j.dir)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	for _, f := range files {
+		if err := j.disk.Sync(f.path); err != nil {
+			return err
+		}
+	}
+	return j.disk.Sync(j.dir)
 }
 
 // Append adds a record to the next commit and returns its number. The record
@@ -119,13 +137,6 @@ func (j *Journal) Append(record []byte) (seq uint64) {
 	}
 	j.filling.buf = appendFrame(j.filling.buf, j.epoch, j.appended, record)
 	j.filling.records++
-	return j.appended
-}
-
-// Appended is the number of the last record that was appended.
-func (j *Journal) Appended() uint64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	return j.appended
 }
 
@@ -180,8 +191,9 @@ func (j *Journal) write() error {
 	} else {
 		bytes := b.buf[segmentHeaderSize:]
 		if err := writeAndSync(j.current, j.path, bytes); err != nil {
-			// Best effort: a reader takes nothing behind the last good batch
-			// from here anyway, because the next segment says where it begins.
+			// Once the next segment is there, what stands behind the last good
+			// batch is void. A reader that comes before must not build on it:
+			// after a failed fsync it may see bytes that are not on the disk.
 			_ = j.current.Truncate(j.size)
 			j.leave()
 			return fmt.Errorf("commit record %d: %w", b.first, err)
@@ -213,7 +225,7 @@ func (j *Journal) begin(bytes []byte) error {
 	}
 	err = writeAndSync(f, path, bytes)
 	if err == nil {
-		err = j.disk.SyncDir(j.dir)
+		err = j.disk.Sync(j.dir)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -256,16 +268,6 @@ func withPath(op, path string, err error) error {
 	return &fs.PathError{Op: op, Path: path, Err: err}
 }
 
-// Durable is the number of the last durable record.
-func (j *Journal) Durable() uint64 {
-	j.commit.Lock()
-	defer j.commit.Unlock()
-	return j.durable
-}
-
-// Epoch is the epoch that this journal writes.
-func (j *Journal) Epoch() uint64 { return j.epoch }
-
 // Size is the number of durable bytes that this epoch has written.
 func (j *Journal) Size() int64 {
 	j.commit.Lock()
@@ -293,10 +295,16 @@ func (j *Journal) Rotate() (segment uint32, err error) {
 
 // DropBefore removes every segment of earlier epochs, and those of this epoch
 // below the given one. The oldest go first, so that a crash in between leaves
-// a journal that only begins later.
+// a journal that only begins later. Who was taken over drops nothing: the
+// checkpoint may be void for the newer epoch.
 func (j *Journal) DropBefore(segment uint32) error {
 	j.commit.Lock()
 	defer j.commit.Unlock()
+	if j.check != nil {
+		if err := j.check(); err != nil {
+			return err
+		}
+	}
 	files, err := listSegments(j.dir)
 	if err != nil {
 		return err
@@ -309,7 +317,7 @@ func (j *Journal) DropBefore(segment uint32) error {
 			return fmt.Errorf("drop an old journal segment: %w", err)
 		}
 	}
-	return j.disk.SyncDir(j.dir)
+	return j.disk.Sync(j.dir)
 }
 
 // Close commits what was appended and closes the segment. It returns the error

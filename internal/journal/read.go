@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"slices"
 )
@@ -52,6 +54,9 @@ func (e *DamageError) Error() string {
 //
 // An error of the function ends the reading and is returned as it is; damage
 // is a *DamageError. The Report is true also beside an error.
+//
+// A writer may be alive meanwhile: Read gives a prefix of what it commits, or
+// fails with fs.ErrNotExist where the writer dropped a segment just then.
 func Read(dir string, record func(epoch, seq uint64, record []byte) error) (Report, error) {
 	var report Report
 	files, err := listSegments(dir)
@@ -62,12 +67,12 @@ func Read(dir string, record func(epoch, seq uint64, record []byte) error) (Repo
 	if err != nil {
 		return report, err
 	}
+	var data []byte
 	for i, s := range chain {
 		if i == 0 || chain[i-1].epoch != s.epoch {
 			report.Epochs++
 		}
-		data, err := os.ReadFile(s.path)
-		if err != nil {
+		if data, err = readInto(data, s.path, math.MaxInt64); err != nil {
 			return report, fmt.Errorf("read the journal: %w", err)
 		}
 		report.Segments++
@@ -105,12 +110,20 @@ type link struct {
 func readHeaders(files []segmentFile, report *Report) ([]link, error) {
 	var chain []link
 	for i, f := range files {
-		head, size, err := readStart(f.path)
+		head, err := readInto(nil, f.path, segmentHeaderSize)
 		if err != nil {
 			return nil, fmt.Errorf("read the journal: %w", err)
 		}
 		h, err := parseSegmentHeader(head)
 		var version errVersion
+		var whole []byte
+		if err != nil && !errors.As(err, &version) {
+			// From here on only what is read now counts: a writer that is alive may have gone on.
+			if whole, err = readInto(nil, f.path, math.MaxInt64); err != nil {
+				return nil, fmt.Errorf("read the journal: %w", err)
+			}
+			h, err = parseSegmentHeader(whole)
+		}
 		switch {
 		case errors.As(err, &version):
 			return nil, fmt.Errorf("%s: %w", f.path, err)
@@ -119,12 +132,10 @@ func readHeaders(files []segmentFile, report *Report) ([]link, error) {
 			// segments of the epoch stand before and after, it was left after
 			// a failed commit, or connect finds that its records are missing.
 			between := len(chain) > 0 && chain[len(chain)-1].epoch == f.epoch && i+1 < len(files) && files[i+1].epoch == f.epoch
-			if found, rerr := holdsBatch(f.path, f.epoch); rerr != nil {
-				return nil, fmt.Errorf("read the journal: %w", rerr)
-			} else if found && !between {
+			if !between && findBatch(whole, f.epoch, 0) {
 				return nil, &DamageError{f.path, 0, 1, f.epoch, err.Error()}
 			}
-			report.Cut = append(report.Cut, Cut{f.path, 0, size, err.Error()})
+			report.Cut = append(report.Cut, Cut{f.path, 0, int64(len(whole)), err.Error()})
 			continue
 		case h.epoch != f.epoch || h.segment != f.segment:
 			return nil, &DamageError{f.path, 0, h.first, f.epoch,
@@ -188,29 +199,24 @@ func connectEpoch(epoch []link, until uint64) error {
 	return nil
 }
 
-func readStart(path string) (head []byte, size int64, err error) {
+// readInto reads a file, at most the given number of its bytes, and takes the room of b where it can.
+func readInto(b []byte, path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	head = make([]byte, min(info.Size(), segmentHeaderSize))
-	if _, err := f.ReadAt(head, 0); err != nil && len(head) > 0 {
-		return nil, 0, err
+	size := int(min(info.Size(), most))
+	b = slices.Grow(b[:0], size)[:size]
+	n, err := io.ReadFull(f, b)
+	if err == io.EOF || err == io.ErrUnexpectedEOF { // its writer cut it meanwhile, after a failed commit
+		err = nil
 	}
-	return head, info.Size(), nil
-}
-
-func holdsBatch(path string, epoch uint64) (bool, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return false, err
-	}
-	return findBatch(data, epoch, 0), nil
+	return b[:n], err
 }
 
 // scanned is where the reading of a segment ended and why.

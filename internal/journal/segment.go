@@ -2,7 +2,6 @@ package journal
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,7 +76,7 @@ type file interface {
 type disk interface {
 	Create(path string) (file, error) // fails if the file exists
 	Remove(path string) error
-	SyncDir(dir string) error
+	Sync(path string) error // of a file's bytes or a directory's entries
 }
 
 type osDisk struct{}
@@ -92,14 +91,11 @@ func (osDisk) Create(path string) (file, error) {
 
 func (osDisk) Remove(path string) error { return os.Remove(path) }
 
-func (osDisk) SyncDir(dir string) error {
-	d, err := os.Open(dir)
+func (osDisk) Sync(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return &fs.PathError{Op: "sync", Path: dir, Err: err}
-	}
-	return nil
+	defer f.Close()
+	return f.Sync()
 }

@@ -366,9 +366,6 @@ func (s *Store) Close() error {
 	return errors.Join(s.Sync(), s.closeArrays(), s.lock.release())
 }
 
-// Dir is the absolute path of the group.
-func (s *Store) Dir() string { return s.dir }
-
 // arrayFile is the one chunk of an array.
 type arrayFile struct {
 	group    string
