@@ -3,7 +3,7 @@
 // A launcher starts worker processes on request, watches how they end, and ends them when told to. It knows nothing of
 // blocks: the coordinator says how many workers it wants and a launcher says what became of each. The launchers are
 // launcher/local (child processes of the coordinator) and, in the library and for serial runs, workers that are
-// goroutines. Those that start processes pass the conformance suite of launcher/launchertest.
+// goroutines. All pass the conformance suite of launcher/launchertest.
 package launcher
 
 import (

@@ -27,10 +27,12 @@ func main() {
 
 const description = `Joins the coordinator of a run, acquires blocks, runs the user code of its task on them, and
 releases them. Launchers start it with the environment variables DAISY_TAG and DAISY_ELEMENT
-(who it is) and DAISY_GPUS (a comma list of its devices). Started by hand it needs none of them.
+(who it is), DAISY_GPUS (a comma list of its devices) and DAISY_PARENT (the process without
+which it is not to go on). Started by hand it needs none of them.
 
 On SIGTERM or SIGINT it takes no new blocks, gives those that run the job's grace time, gives
-back what has not ended, and leaves. A second one ends it at once.
+back what has not ended, and leaves. A second one ends it at once, and so does the first one
+if the process of DAISY_PARENT has ended.
 
 EXAMPLE:
    Help a run with four more blocks at once:
@@ -41,8 +43,8 @@ EXIT STATUS:
    0  told to leave
    1  user code could not be started
    2  wrong usage
-   3  no address of the coordinator answered (the output says which were tried)
-   4  refused by the coordinator (secret, version, epoch, twin)
+   3  no address of the coordinator answered, or not with the right secret (the output says which were tried)
+   4  refused by the coordinator (version, epoch, twin)
    5  the coordinator is gone; results that could not be delivered are in the run directory's outbox
    6  no GPU where one was asked for`
 
@@ -72,7 +74,11 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 			if err != nil {
 				return usageError{err}
 			}
-			return work(c.Context, cfg)
+			parent, err := parentOf(getenv)
+			if err != nil {
+				return usageError{err}
+			}
+			return work(c.Context, cfg, parent)
 		},
 	}
 	err := app.Run(args)
@@ -127,8 +133,24 @@ func configure(c *cli.Context, getenv func(string) string, log io.Writer) (worke
 	return cfg, nil
 }
 
+// parentOf is the process without which the worker's blocks are to end at once, 0 if there is none.
+func parentOf(getenv func(string) string) (int, error) {
+	text := getenv("DAISY_PARENT")
+	if text == "" {
+		return 0, nil
+	}
+	pid, err := strconv.Atoi(text)
+	if err != nil || pid < 1 {
+		return 0, fmt.Errorf("DAISY_PARENT is %q: it must be the process id of the launcher that started this worker", text)
+	}
+	return pid, nil
+}
+
+// parentLook is how often it is looked whether a worker that was told to stop still has its parent.
+const parentLook = 20 * time.Millisecond
+
 // work runs the worker until it ends or signals end it.
-func work(ctx context.Context, cfg worker.Config) error {
+func work(ctx context.Context, cfg worker.Config, parent int) error {
 	// Orphans of user code become this process's children, so that none is overlooked.
 	if err := process.Adopt(); err != nil {
 		fmt.Fprintf(cfg.Log, "[worker] %v; what user code leaves behind is searched for instead\n", err)
@@ -148,18 +170,26 @@ func work(ctx context.Context, cfg worker.Config) error {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		for n := 0; n < 2; n++ {
+		select {
+		case <-finished:
+			return
+		case <-signals:
+			cancel()
+		}
+		// The death signal of the parent comes when one of its threads ends, so that the others may be there for a moment.
+		look := time.NewTicker(parentLook)
+		defer look.Stop()
+		for parent == 0 || os.Getppid() == parent {
 			select {
 			case <-finished:
 				return
 			case <-signals:
-			}
-			if n == 0 {
-				cancel()
-			} else {
 				close(abort)
+				return
+			case <-look.C:
 			}
 		}
+		close(abort)
 	}()
 	err := worker.Run(ctx, cfg)
 	close(finished)

@@ -2,8 +2,8 @@ package api
 
 import "example.org/daisy/geom"
 
-// Paths of the HTTP interface that workers use. Every request carries the run's secret ("Authorization: Bearer …") and its
-// id (header HeaderRun).
+// Paths of the HTTP interface that workers use. Every request, and every answer to somebody who knows the run's secret, is
+// signed with a Key.
 const (
 	// PathJoin takes a JoinRequest (POST) and answers with a JoinResponse, or with an Error and a 4xx status.
 	PathJoin = "/v1/join"
@@ -11,8 +11,6 @@ const (
 	PathStream = "/v1/stream"
 	// Upgrade is the value of the Upgrade header of PathStream.
 	Upgrade = "daisy-worker/1"
-	// HeaderRun carries the run id.
-	HeaderRun = "Daisy-Run"
 )
 
 // A JoinRequest is how a worker introduces itself. Sent again by the same process (same Nonce) it gets the same answer.
@@ -86,7 +84,7 @@ type TaskSpec struct {
 
 // An Error is the body of every answer that is not a success.
 type Error struct {
-	// Code is one word for programs: "secret", "version", "epoch", "twin", "ended", "unknown_tag", "run", "bad_request".
+	// Code is one word for programs: "secret", "version", "epoch", "twin", "ended", "unknown_tag", "busy", "bad_request".
 	Code string `json:"code"`
 	// Message is for people.
 	Message string `json:"error"`

@@ -5,8 +5,9 @@ var specs = []spec{
 	{"scheduler", "^BenchmarkCore$", "1x"},
 	{"scheduler", "^BenchmarkFirstBlock$", "3x"},
 	{"scheduler", "^BenchmarkLongestHold$", "1x"},
+	{"scheduler", "^BenchmarkTouched$", "1x"},
 	{"internal/engine", "^BenchmarkEngine$", "3s"},
-	{".", "^BenchmarkLibrary$", "1x"},
+	{".", "^BenchmarkLibrary(Batch16)?$", "1x"},
 	{"internal/coordinator", "^BenchmarkDispatch$", "1x"},
 	{"internal/worker", "^Benchmark(CommandBlocks|BareExec)$", "3s"},
 	{"e2e", "^BenchmarkKilledWorker$", "1x"},
@@ -26,14 +27,24 @@ var budgets = []budget{
 	memory("no conflict", "no_conflict/1e8"),
 	memory("conflict", "conflict/1e8"),
 	memory("chain of two", "chain/1e8"),
+	touched("is leased", "leased"),
+	touched("waits for a retry", "retried"),
+	touched("is held back before a retry", "held"),
+	touched("failed for good", "failed"),
 	atMost("first block, fresh run, 10^8 blocks: time", "scheduler", "BenchmarkFirstBlock/fresh", "worst-ms", 10, "ms"),
 	atMost("first block, fresh run, 10^8 blocks: memory", "scheduler", "BenchmarkFirstBlock/fresh", "MB", 2, "MB"),
 	atMost("first block, resume with 10^8 done marks", "scheduler", "BenchmarkFirstBlock/resume_last_left", "worst-ms", 1000, "ms"),
-	atMost("longest hold: block that 10^8 need succeeds", "scheduler", "BenchmarkLongestHold/success", "longest-ms", 20, "ms"),
-	atMost("longest hold: block that 10^8 need fails", "scheduler", "BenchmarkLongestHold/failure", "longest-ms", 20, "ms"),
-	atMost("longest hold: task of 10^8 abandoned", "scheduler", "BenchmarkLongestHold/abandon", "longest-ms", 20, "ms"),
+	hold("block that 10^8 need succeeds", "success"),
+	hold("block that 10^8 need fails", "failure"),
+	hold("block fails that 10^8 need, which need each other", "failure_above_conflict"),
+	hold("task of 10^8 abandoned", "abandon"),
+	hold("240 of 1000 blocks succeed that 4*10^6 need", "counters_beyond_a_byte"),
+	hold("resume, all but one of 10^8 done", "all_but_one_done"),
+	hold("resume, blocks that need 2*10^7 each", "resume_before_blocks_that_need_all"),
+	hold("resume, block not done that 10^7 need", "resume_one_that_many_need"),
 	rate("engine, timeouts armed", "internal/engine", "BenchmarkEngine", 1),
 	rate("library, 16 functions, batches as they come", ".", "BenchmarkLibrary", 0.7),
+	rate("library, 16 loops of a client, batches of 16", ".", "BenchmarkLibraryBatch16", 3),
 	{what: "dispatch over TCP, one block a round trip, beside bare ping-pong", pkg: "internal/coordinator", name: "BenchmarkDispatch/plain", metric: "%pingpong", atLeast: 70, scale: 1, unit: "%"},
 	rate("dispatch over TCP in batches of 16", "internal/coordinator", "BenchmarkDispatch/batch16", 0.5),
 	rate("dispatch over TCP in batches of 64", "internal/coordinator", "BenchmarkDispatch/batch64", 1.2),
@@ -48,6 +59,14 @@ func core(what, name string, millions float64) budget {
 
 func memory(what, name string) budget {
 	return atMost("core: memory, "+what+", 10^8 blocks", "scheduler", "BenchmarkCore/"+name, "B/block", 1.25, "B/block")
+}
+
+func touched(what, name string) budget {
+	return atMost("core: memory beyond that, per block that "+what, "scheduler", "BenchmarkTouched/"+name, "B/block", 64, "B/block")
+}
+
+func hold(what, name string) budget {
+	return atMost("longest hold: "+what, "scheduler", "BenchmarkLongestHold/"+name, "longest-ms", 20, "ms")
 }
 
 func rate(what, pkg, name string, millions float64) budget {

@@ -265,8 +265,16 @@ func dispatchClient(runDir string, i int, batch uint32, start <-chan struct{}) e
 		return err
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: daisy\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer %s\r\n%s: %s\r\n\r\n",
-		api.PathStream, api.Upgrade, secret, api.HeaderRun, where.RunID)
+	req, err := http.NewRequest(http.MethodGet, "http://"+address+api.PathStream, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", api.Upgrade)
+	api.Key{Run: where.RunID, Secret: secret}.SignRequest(req, nil)
+	if err := req.Write(conn); err != nil {
+		return err
+	}
 	in := bufio.NewReader(conn)
 	if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 		return fmt.Errorf("upgrade: %v, %v", resp, err)
@@ -318,8 +326,7 @@ func benchJoin(address, secret, run string, i int) (api.JoinResponse, error) {
 	if err != nil {
 		return joined, err
 	}
-	req.Header.Set("Authorization", "Bearer "+secret)
-	req.Header.Set(api.HeaderRun, run)
+	api.Key{Run: run, Secret: secret}.SignRequest(req, body)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return joined, err

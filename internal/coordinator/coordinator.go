@@ -79,7 +79,7 @@ type Coordinator struct {
 	sessions map[engine.SessionID]*session
 	lastID   engine.SessionID
 	joins    map[uint64]chan<- joinAnswer
-	pids     map[string]int // of workers that nobody launched, by id, where they can be watched
+	pids     map[string]watchable // by worker, of those that have joined and not opened their stream yet
 	lastJoin uint64
 	readers  sync.WaitGroup
 
@@ -104,7 +104,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		inbox:    newInbox(),
 		sessions: make(map[engine.SessionID]*session),
 		joins:    make(map[uint64]chan<- joinAnswer),
-		pids:     make(map[string]int),
+		pids:     make(map[string]watchable),
 	}
 	if c.cfg.Notice == nil {
 		c.cfg.Notice = func(string) {}
@@ -233,7 +233,9 @@ func (c *Coordinator) openTracking() ([]*tracking.Store, error) {
 }
 
 // mine says whether this coordinator still owns the run; the journal asks before each commit.
-func (c *Coordinator) mine() error { return c.cfg.RunDir.CheckEpoch(c.epoch) }
+func (c *Coordinator) mine() error {
+	return insist(context.Background(), func() error { return c.cfg.RunDir.CheckEpoch(c.epoch) })
+}
 
 // Dial is the way in for workers of this process.
 func (c *Coordinator) Dial(ctx context.Context) (net.Conn, error) { return c.listener.dial(ctx) }

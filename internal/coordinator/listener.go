@@ -12,18 +12,28 @@ import (
 	"time"
 )
 
-// sniffTimeout is how long a new connection may take to send its first byte.
-const sniffTimeout = 10 * time.Second
+const (
+	// sniffTimeout is how long a new connection may take to send its first byte.
+	sniffTimeout = 10 * time.Second
+	// maxStrangers is how many TCP connections there may be that have not shown the secret, so that nobody can use up the
+	// descriptors of this process without it.
+	maxStrangers = 64
+	// roomWithin is how long one more waits to be let in: hundreds of workers that start together are let in at the rate at
+	// which their requests are checked, which takes less.
+	roomWithin = 100 * time.Millisecond
+)
 
 // listener is the one way in: connections from the TCP port and pipes of workers in this process. It looks at the first
 // byte of each TCP connection: HTTP goes on, anything else (0x00, a frame of another protocol; 0x16, TLS) is closed.
 type listener struct {
-	tcp     net.Listener
-	conns   chan net.Conn
-	ctx     context.Context // done once the listener is closed
-	cancel  context.CancelFunc
-	sniffs  sync.WaitGroup
-	in, out atomic.Int64 // bytes
+	tcp    net.Listener
+	conns  chan net.Conn
+	ctx    context.Context // done once the listener is closed
+	cancel context.CancelFunc
+	sniffs sync.WaitGroup
+	// strangers has one for each TCP connection that has not shown the secret.
+	strangers chan struct{}
+	in, out   atomic.Int64 // bytes
 }
 
 // listen opens the port. host is a loopback address; low..high are the ports to try, 0 = any free one.
@@ -47,7 +57,7 @@ func listen(host string, low, high int) (*listener, error) {
 
 // listenInside makes a listener that only dial reaches.
 func listenInside() *listener {
-	l := &listener{conns: make(chan net.Conn)}
+	l := &listener{conns: make(chan net.Conn), strangers: make(chan struct{}, maxStrangers)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -70,7 +80,23 @@ func (l *listener) accept() {
 			}
 		}
 		pause = 0
+		if !l.hasRoom() {
+			_ = c.Close()
+			continue
+		}
 		l.sniffs.Go(func() { l.sniff(c) })
+	}
+}
+
+// hasRoom waits for a place among those who have not shown the secret.
+func (l *listener) hasRoom() bool {
+	select {
+	case l.strangers <- struct{}{}:
+		return true
+	case <-l.ctx.Done():
+		return false
+	case <-time.After(roomWithin):
+		return false
 	}
 }
 
@@ -82,14 +108,14 @@ func (l *listener) sniff(c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(sniffTimeout))
 	first, err := counted.r.Peek(1)
 	if err != nil || first[0] < 'A' || first[0] > 'Z' {
-		_ = c.Close()
+		_ = counted.Close()
 		return
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	select {
 	case l.conns <- counted:
 	case <-l.ctx.Done():
-		_ = c.Close()
+		_ = counted.Close()
 	}
 }
 
@@ -145,6 +171,20 @@ type countedConn struct {
 	net.Conn
 	l *listener
 	r *bufio.Reader // nil once it is empty
+	// told: it is no longer among the strangers.
+	told atomic.Bool
+}
+
+// known takes it from among the strangers: its peer has shown the secret, or it has ended.
+func (c *countedConn) known() {
+	if !c.told.Swap(true) {
+		<-c.l.strangers
+	}
+}
+
+func (c *countedConn) Close() error {
+	c.known()
+	return c.Conn.Close()
 }
 
 func (c *countedConn) Read(p []byte) (int, error) {

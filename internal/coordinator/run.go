@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
 	"time"
 
 	"example.org/daisy/internal/api"
@@ -82,6 +84,9 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 	endRenewing()
 	<-renewed
 	c.closeSessions()
+	if err := c.removeDiscovery(); err != nil {
+		errs = append(errs, err)
+	}
 	_ = c.listener.Close()
 	_ = c.http.Close()
 	if err := <-served; err != nil && !errors.Is(err, http.ErrServerClosed) && c.listener.ctx.Err() == nil {
@@ -125,7 +130,11 @@ func (c *Coordinator) renewLock(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			if err := c.lock.Renew(c.epoch); err != nil {
+			err := insist(ctx, func() error { return c.lock.Renew(c.epoch) })
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
 				c.inbox.put(engine.Event{Kind: engine.EventBroken, Text: err.Error()})
 				return
 			}
@@ -133,4 +142,41 @@ func (c *Coordinator) renewLock(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// insist calls f until it gives no error, says that the run was taken over, or has failed for rundir.StaleAfter: that this
+// process has no descriptor left, or that a file server is slow to answer, is not the end of a run. It ends with ctx, too.
+func insist(ctx context.Context, f func() error) error {
+	began := time.Now()
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := f()
+		var taken *rundir.TakenOverError
+		if err == nil || errors.As(err, &taken) || time.Since(began) >= rundir.StaleAfter {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// removeDiscovery sees to it that nobody looks for the coordinator where soon another program may listen. The file of a newer
+// epoch is not ours.
+func (c *Coordinator) removeDiscovery() error {
+	d := c.cfg.RunDir
+	if d == nil || !c.cfg.Listen {
+		return nil
+	}
+	switch found, err := rundir.ReadDiscovery(d.Path()); {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && found.Epoch != c.epoch:
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := os.Remove(d.DiscoveryPath()); err != nil {
+		return fmt.Errorf("remove the discovery file at the end of the run (workers no longer need it): %w", err)
+	}
+	return nil
 }

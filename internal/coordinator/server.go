@@ -1,8 +1,8 @@
 package coordinator
 
 import (
+	"bytes"
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"example.org/daisy/internal/api"
@@ -37,7 +36,7 @@ func (c *Coordinator) newServer() *http.Server {
 	mux.HandleFunc("POST "+api.PathJoin, c.guarded(c.serveJoin))
 	mux.HandleFunc("GET "+api.PathStream, c.guarded(c.serveStream))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotFound, "bad_request", fmt.Sprintf("there is no %s %s here", r.Method, r.URL.Path))
+		turnAway(w, http.StatusNotFound, "bad_request", fmt.Sprintf("there is no %s %s here", r.Method, r.URL.Path))
 	})
 	return &http.Server{
 		Handler:           mux,
@@ -45,49 +44,83 @@ func (c *Coordinator) newServer() *http.Server {
 		ReadTimeout:       joinTimeout,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          log.New(io.Discard, "", 0), // what strangers send is not our reader's business
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conn)
+		},
 	}
 }
 
-// guarded lets in who knows the secret and means this run.
+// connKey is under what the context of a request has its connection.
+type connKey struct{}
+
+// guarded lets in who proves to know the secret, and means this run.
 func (c *Coordinator) guarded(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		secret, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if subtle.ConstantTimeCompare([]byte(secret), []byte(c.secret)) != 1 {
-			refuse(w, http.StatusUnauthorized, "secret", "the secret is wrong: it is in the file \"secret\" of the run directory")
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJoinBody))
+		if err != nil {
+			turnAway(w, http.StatusBadRequest, "bad_request", "the request is not what was expected: "+err.Error())
 			return
 		}
-		if run := r.Header.Get(api.HeaderRun); run != c.runID {
-			refuse(w, http.StatusConflict, "run", fmt.Sprintf("this is run %s, not %q: another coordinator has taken over the address", c.runID, run))
+		if !c.key().CheckRequest(r, body) {
+			turnAway(w, http.StatusUnauthorized, "secret", fmt.Sprintf("this is run %s, and the request does not prove to know its secret, which is in the file \"secret\" of the run directory", c.runID))
 			return
 		}
+		if conn, ok := r.Context().Value(connKey{}).(*countedConn); ok {
+			conn.known()
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		next(w, r)
 	}
 }
 
-func refuse(w http.ResponseWriter, status int, code, message string) {
-	answer(w, status, api.Error{Code: code, Message: message})
+// key makes and checks the proofs of the run.
+func (c *Coordinator) key() api.Key { return api.Key{Run: c.runID, Secret: c.secret} }
+
+// turnAway answers who has not shown the secret. It proves nothing: a proof for anybody would be one for a stranger to pass on.
+func turnAway(w http.ResponseWriter, status int, code, message string) {
+	w.Header().Set("Connection", "close")
+	send(w, status, encode(api.Error{Code: code, Message: message}))
 }
 
-func answer(w http.ResponseWriter, status int, body any) {
+func (c *Coordinator) refuse(w http.ResponseWriter, r *http.Request, status int, code, message string) {
+	c.answer(w, r, status, api.Error{Code: code, Message: message})
+}
+
+// answer answers who has shown the secret, and proves who answers.
+func (c *Coordinator) answer(w http.ResponseWriter, r *http.Request, status int, body any) {
+	text := encode(body)
+	w.Header().Set(api.HeaderProof, c.key().ProveAnswer(r, status, text))
+	send(w, status, text)
+}
+
+func encode(body any) []byte {
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // these are structs of ours
+	}
+	return text
+}
+
+func send(w http.ResponseWriter, status int, text []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // whoever is gone does not miss it
+	_, _ = w.Write(text) // whoever is gone does not miss it
 }
 
 // serveJoin takes a worker's introduction to the engine and waits for its answer.
 func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 	var req api.JoinRequest
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxJoinBody)).Decode(&req); err != nil {
-		refuse(w, http.StatusBadRequest, "bad_request", "the join request is not what was expected: "+err.Error())
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+		c.refuse(w, r, http.StatusBadRequest, "bad_request", "the join request is not what was expected: "+err.Error())
 		return
 	}
 	if req.Protocol != wire.Version {
-		refuse(w, http.StatusConflict, "version", fmt.Sprintf("the worker speaks protocol %d (program version %s), this coordinator %d (%s): use the daisy-worker of the run directory",
+		c.refuse(w, r, http.StatusConflict, "version", fmt.Sprintf("the worker speaks protocol %d (program version %s), this coordinator %d (%s): use the daisy-worker of the run directory",
 			req.Protocol, req.Version, wire.Version, c.cfg.Version))
 		return
 	}
 	if req.Nonce == 0 || req.Slots < 1 || (req.Tag == "") == (req.Name == "") {
-		refuse(w, http.StatusBadRequest, "bad_request", "a join needs a nonce, at least one slot, and either a tag or a name")
+		c.refuse(w, r, http.StatusBadRequest, "bad_request", "a join needs a nonce, at least one slot, and either a tag or a name")
 		return
 	}
 	got := make(chan joinAnswer, 1)
@@ -109,16 +142,19 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 	select {
 	case a := <-got:
 		if a.refusal != nil {
-			answer(w, http.StatusForbidden, a.refusal)
+			c.answer(w, r, http.StatusForbidden, a.refusal)
 			return
 		}
-		if space := process.Space(); req.Name != "" && req.PID > 1 && req.PID != os.Getpid() && space != "" && req.PIDSpace == space {
-			c.mu.Lock()
-			c.pids[a.worker] = req.PID
-			c.mu.Unlock()
+		space := process.Space()
+		c.mu.Lock()
+		if req.Name != "" && req.PID > 1 && req.PID != os.Getpid() && space != "" && req.PIDSpace == space {
+			c.pids[a.worker] = watchable{req.Nonce, req.PID}
+		} else {
+			delete(c.pids, a.worker) // of an earlier one with this name
 		}
+		c.mu.Unlock()
 		j := c.cfg.Job
-		answer(w, http.StatusOK, api.JoinResponse{
+		c.answer(w, r, http.StatusOK, api.JoinResponse{
 			Worker: a.worker, Epoch: c.epoch, Task: c.specs[a.task],
 			HeartbeatSeconds: c.heartbeatEvery().Seconds(),
 			AbandonSeconds:   0.9 * c.abandonAfter().Seconds(),
@@ -126,9 +162,9 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 			GraceSeconds:     j.Grace.Seconds(),
 		})
 	case <-ctx.Done():
-		refuse(w, http.StatusServiceUnavailable, "busy", "the coordinator does not answer; try again")
+		c.refuse(w, r, http.StatusServiceUnavailable, "busy", "the coordinator does not answer; try again")
 	case <-c.listener.ctx.Done():
-		refuse(w, http.StatusForbidden, "ended", "the run is over")
+		c.refuse(w, r, http.StatusForbidden, "ended", "the run is over")
 	}
 }
 
@@ -150,12 +186,12 @@ const defaultAbandonAfter = 2 * time.Minute
 func (c *Coordinator) serveStream(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") != api.Upgrade {
 		w.Header().Set("Upgrade", api.Upgrade)
-		refuse(w, http.StatusUpgradeRequired, "version", "this path speaks "+api.Upgrade+" only")
+		c.refuse(w, r, http.StatusUpgradeRequired, "version", "this path speaks "+api.Upgrade+" only")
 		return
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		refuse(w, http.StatusInternalServerError, "bad_request", "the connection cannot be upgraded: "+err.Error())
+		c.refuse(w, r, http.StatusInternalServerError, "bad_request", "the connection cannot be upgraded: "+err.Error())
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
@@ -165,11 +201,13 @@ func (c *Coordinator) serveStream(w http.ResponseWriter, r *http.Request) {
 		// The session counts its bytes itself and writes with the descriptor of the connection.
 		conn = counted.Conn
 	}
-	if !c.startSession(conn, head) {
+	proof := c.key().ProveAnswer(r, http.StatusSwitchingProtocols, nil)
+	if !c.startSession(conn, head, switching+proof+"\r\n\r\n") {
 		_ = conn.Close()
 	}
 }
 
-const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + api.Upgrade + "\r\n\r\n"
+// switching is the answer to an upgrade up to its proof.
+const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + api.Upgrade + "\r\n" + api.HeaderProof + ": "
 
 var _ net.Listener = (*listener)(nil)

@@ -25,6 +25,8 @@ type session struct {
 	id   engine.SessionID
 	conn net.Conn
 	w    *wire.Writer
+	// greeted: the worker has said who it is, so that it has read the answer to the upgrade. Of Coordinator.mu.
+	greeted bool
 	// queued: bytes wait in w that nobody was woken for. Of the owner of the engine.
 	queued bool
 	// answered: it is in the list of those to be flushed once the owner lets go. Of the owner of the engine.
@@ -32,8 +34,9 @@ type session struct {
 }
 
 // startSession answers the upgrade and reads the stream in a goroutine of its own, so that nothing of the HTTP server stays
-// with a connection that lives for weeks. head is what was read already. It is false when the run is over.
-func (c *Coordinator) startSession(conn net.Conn, head []byte) bool {
+// with a connection that lives for weeks. head is what was read already, answer what the upgrade is answered. It is false when
+// the run is over.
+func (c *Coordinator) startSession(conn net.Conn, head []byte, answer string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sessions == nil {
@@ -42,12 +45,12 @@ func (c *Coordinator) startSession(conn net.Conn, head []byte) bool {
 	c.lastID++
 	s := &session{id: c.lastID, conn: conn, w: wire.NewWriter(conn)}
 	c.sessions[s.id] = s
-	c.readers.Go(func() { c.read(s, head) })
+	c.readers.Go(func() { c.read(s, head, answer) })
 	return true
 }
 
 // read turns the frames of a session into events until the connection ends.
-func (c *Coordinator) read(s *session, head []byte) {
+func (c *Coordinator) read(s *session, head []byte, answer string) {
 	defer func() {
 		_ = s.conn.Close()
 		c.listener.out.Add(int64(s.w.Written()))
@@ -56,7 +59,7 @@ func (c *Coordinator) read(s *session, head []byte) {
 		c.mu.Unlock()
 	}()
 	_ = s.conn.SetDeadline(time.Now().Add(helloTimeout))
-	if _, err := io.WriteString(s.conn, switching); err != nil {
+	if _, err := io.WriteString(s.conn, answer); err != nil {
 		return
 	}
 	from := io.Reader(s.conn)
@@ -73,6 +76,7 @@ func (c *Coordinator) read(s *session, head []byte) {
 		return
 	}
 	_ = s.conn.SetDeadline(time.Time{})
+	pid := c.greet(s, hello)
 	attach := engine.Event{Kind: engine.EventAttach, Session: s.id, Worker: hello.Worker, Nonce: hello.Nonce}
 	for _, h := range hello.Held {
 		attach.Held = append(attach.Held, engine.Held{Epoch: h.Epoch, Lease: scheduler.Lease(h.Lease)})
@@ -97,18 +101,30 @@ func (c *Coordinator) read(s *session, head []byte) {
 		}
 	}
 	c.listener.in.Add(bytesIn)
-	c.inbox.put(append(events, engine.Event{Kind: engine.EventDetach, Session: s.id, Gone: c.gone(hello.Worker)})...)
+	c.inbox.put(append(events, engine.Event{Kind: engine.EventDetach, Session: s.id, Gone: pid != 0 && process.Gone(c.listener.ctx, pid, goneWithin)})...)
 }
 
 // goneWithin is how long the end of a process may take after the end of its connection.
 const goneWithin = 100 * time.Millisecond
 
-// gone reports whether the process of a worker that nobody launched has ended; a launcher says it of its own.
-func (c *Coordinator) gone(worker string) bool {
+// A watchable worker is a process that nobody launched, and whose end can be seen; a launcher says it of its own.
+type watchable struct {
+	nonce uint64 // of the process
+	pid   int
+}
+
+// greet notes that a session has said who it is. It gives the PID of the worker if its end can be seen, else 0. A worker joins
+// anew for every connection, so that the PID is good for this one only.
+func (c *Coordinator) greet(s *session, hello wire.Hello) int {
 	c.mu.Lock()
-	pid := c.pids[worker]
-	c.mu.Unlock()
-	return pid != 0 && process.Gone(c.listener.ctx, pid, goneWithin)
+	defer c.mu.Unlock()
+	s.greeted = true
+	joined := c.pids[hello.Worker]
+	if joined.nonce != hello.Nonce {
+		return 0
+	}
+	delete(c.pids, hello.Worker)
+	return joined.pid
 }
 
 // decode makes an event of a worker's message. It is false for what no worker sends.
@@ -257,12 +273,14 @@ func (c *Coordinator) flushLazy() {
 	c.lazy = c.lazy[:0]
 }
 
-// heartbeat goes to every worker.
+// heartbeat goes to every worker that has said who it is: earlier, it could come before the answer to the upgrade.
 func (c *Coordinator) heartbeat() {
 	c.mu.Lock()
 	all := make([]*session, 0, len(c.sessions))
 	for _, s := range c.sessions {
-		all = append(all, s)
+		if s.greeted {
+			all = append(all, s)
+		}
 	}
 	c.mu.Unlock()
 	for _, s := range all {

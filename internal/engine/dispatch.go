@@ -146,7 +146,7 @@ func (e *Engine) serve(i int, w *worker) bool {
 // handOver gives the worker the blocks that have waited for the mark, unless it is not there any more: then they go to others.
 func (e *Engine) handOver(p *pending) {
 	w := p.worker
-	there := w.session != 0 && w.session == p.session && w.told == notTold && !w.leaving && !w.killed && e.phase == running
+	there := w.session != 0 && w.session == p.session && w.told == notTold && !w.leaving && !w.killed && !w.ending && e.phase == running
 	kept := p.handouts[:0]
 	for _, h := range p.handouts {
 		l := e.leases.get(h.Lease)
@@ -159,6 +159,7 @@ func (e *Engine) handOver(p *pending) {
 		case l.state == parked:
 			e.start(l)
 		}
+		l.told = true
 		kept = append(kept, h)
 	}
 	if len(kept) > 0 {
@@ -178,7 +179,7 @@ func (e *Engine) recall() {
 		if t.ready > 0 || t.ahead == 0 || t.waiting.first == nil {
 			continue
 		}
-		slots := int64(0)
+		slots := -t.recalls
 		for w := t.waiting.first; w != nil; w = w.behind {
 			slots += int64(w.slots - w.started)
 		}
@@ -200,6 +201,7 @@ func (e *Engine) recallFrom(w *worker, n int64) (asked int64) {
 		if !l.recalled {
 			e.countAhead(l, -1)
 			l.recalled = true
+			e.countAhead(l, 1)
 			asked++
 			e.out.leases = append(e.out.leases, l.handout.Lease)
 		}

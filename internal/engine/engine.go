@@ -105,6 +105,7 @@ type task struct {
 	covers, joined, starting, idle, starters, leaving int64
 	started, most                                     int64 // blocks that run, and at most ran
 	ahead                                             int64 // blocks that could be recalled: not started, in the hands of a connected worker
+	recalls                                           int64 // blocks that were recalled, and have neither come back nor started
 	results                                           int64 // of it waiting for their commit
 	served, checked                                   int64
 

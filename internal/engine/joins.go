@@ -49,7 +49,8 @@ type worker struct {
 	quiet    bool          // it has free slots and does not ask: they cover nothing
 	answer   time.Duration // when it is killed unless it says something before; never = not at all
 	since    time.Duration // idle since
-	bornAt   time.Duration // asked for, then started
+	bornAt   time.Duration // asked for (locally) or started (elsewhere)
+	hasBegun bool          // bornAt counts: it should connect soon
 	ending   bool          // it has ended, but its last words may still be on the way
 	endBy    time.Duration // until then
 	end      launcher.End  // what the launcher saw, if endSeen

@@ -58,9 +58,11 @@ func (e *Engine) sendSubmission(s *submission) {
 	}
 	s.sent = true
 	for _, w := range s.workers {
-		w.bornAt = e.now
+		w.bornAt, w.hasBegun = e.now, e.cfg.Launcher.Local
 	}
-	e.lookAt(e.now + e.connectWithin())
+	if e.cfg.Launcher.Local {
+		e.lookAt(e.now + e.connectWithin())
+	}
 	e.emit(Effect{Kind: EffectSubmit, Submit: &s.request, Task: s.request.Task})
 }
 
@@ -119,8 +121,9 @@ func (e *Engine) status(st *launcher.Status) {
 		w.hinted = false
 	case launcher.Running:
 		w.hinted = false
-		if w.nonce == 0 && !e.cfg.Launcher.Local {
-			w.bornAt = e.now
+		if w.nonce == 0 && !w.hasBegun {
+			w.bornAt, w.hasBegun = e.now, true
+			e.lookAt(e.now + e.connectWithin())
 		}
 	case launcher.Ended:
 		w.end, w.endSeen = st.End, true

@@ -23,6 +23,7 @@ type lease struct {
 	worker   *worker
 	row      *row
 	state    leaseState
+	told     bool // its worker has been sent it
 	recalled bool // asked back
 	doubtful bool // its worker came back without naming it
 	began    time.Duration
@@ -90,7 +91,7 @@ func (e *Engine) freeLease(l *lease) {
 // hold puts a lease into the hands of its worker. The slot of an external worker must have been taken if it starts.
 func (e *Engine) hold(l *lease, told bool) {
 	w := l.worker
-	l.prev = w.last
+	l.told, l.prev = told, w.last
 	if w.last == nil {
 		w.first = l
 	} else {
@@ -116,11 +117,15 @@ func (e *Engine) hold(l *lease, told bool) {
 	}
 }
 
-// countAhead counts a block that has not started as one that could be recalled, or no longer. What a worker without a
+// countAhead counts a block that has not started as one that could be recalled, or was, or no longer. What a worker without a
 // connection holds is out of reach: counting it would have every event look for it in vain.
 func (e *Engine) countAhead(l *lease, n int64) {
-	if l.state == ahead && !l.recalled && l.worker.session != 0 {
-		e.tasks[l.handout.Task].ahead += n
+	switch t := &e.tasks[l.handout.Task]; {
+	case l.state != ahead || l.worker.session == 0:
+	case l.recalled:
+		t.recalls += n
+	default:
+		t.ahead += n
 	}
 }
 
@@ -216,7 +221,11 @@ func (e *Engine) startNext(w *worker) {
 	t := &e.tasks[task]
 	e.countAhead(l, -1)
 	e.occupy(w, t)
-	e.start(l)
+	if l.told {
+		e.start(l)
+	} else {
+		l.state = parked
+	}
 }
 
 // reclaim takes away all that a worker holds. Blocks that have not started were no attempts.

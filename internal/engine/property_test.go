@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,12 +46,22 @@ type chaos struct {
 	asked    uint64 // a commit was asked for up to here
 	done     uint64 // committed
 	ends     map[blockKey]uint64
-	results  map[scheduler.Lease]uint64 // record of the good result of each lease
+	failures map[blockKey][]uint64      // records of the ends that tracking counts as failures, less those that it has
+	endOf    map[scheduler.Lease]uint64 // record of the end of each lease
 	refused  map[scheduler.Lease]bool   // results that the engine did not want
 	handed   []scheduler.Lease          // all that were ever given to somebody
 	holder   map[scheduler.Lease]*simWorker
-	sender   *simWorker // whose message the engine is at
+	taskOf   map[scheduler.Lease]int32
+	batch    []Event      // on the way to the engine
+	hold     bool         // what happens next comes to it together with that
+	senders  []*simWorker // whose messages are among it
+	order    []int        // tasks by priority
+	grants   []grant      // of the event that the engine is at
 	stopped  bool
+	leased   int64 // blocks, since the run was told to stop
+	broken   bool
+	brokenAt time.Duration
+	silent   bool                  // nothing is committed any more
 	marks    map[int32][][2]uint64 // of each task: record, mark
 	subs     map[string]uint64     // record of each submission
 	tracked  map[blockKey]bool
@@ -66,7 +77,7 @@ type chaos struct {
 func newChaos(t *rapid.T) *chaos {
 	j := testJob()
 	j.MaxFailures = rapid.SampledFrom([]int64{0, 0, 0, 2}).Draw(t, "max_failures")
-	s := &chaos{t: t, session: map[SessionID]*simWorker{}, ends: map[blockKey]uint64{}, results: map[scheduler.Lease]uint64{}, refused: map[scheduler.Lease]bool{}, holder: map[scheduler.Lease]*simWorker{}, marks: map[int32][][2]uint64{}, subs: map[string]uint64{}, tracked: map[blockKey]bool{}}
+	s := &chaos{t: t, session: map[SessionID]*simWorker{}, ends: map[blockKey]uint64{}, failures: map[blockKey][]uint64{}, endOf: map[scheduler.Lease]uint64{}, refused: map[scheduler.Lease]bool{}, holder: map[scheduler.Lease]*simWorker{}, taskOf: map[scheduler.Lease]int32{}, marks: map[int32][][2]uint64{}, subs: map[string]uint64{}, tracked: map[blockKey]bool{}}
 	s.wall = rapid.SampledFrom([]int64{1e6, 1e9}).Draw(t, "block time")
 	s.cpu = rapid.Int64Range(2, 6).Draw(t, "cpu")
 	n := rapid.IntRange(1, 4).Draw(t, "tasks")
@@ -76,7 +87,8 @@ func newChaos(t *rapid.T) *chaos {
 		need := rapid.Int64Range(1, 2).Draw(t, "requires")
 		task := job.Task{ID: fmt.Sprint("t", i), Grid: line1D(&testing.T{}, blocks), Slots: slots, Requires: cpus(float64(need)),
 			MaxRetries: rapid.IntRange(0, 2).Draw(t, "retries"), MaxLost: 3, MaxWorkerRestarts: rapid.IntRange(2, 10).Draw(t, "restarts"),
-			MaxWorkers: rapid.SampledFrom([]int64{0, 0, 1, 3}).Draw(t, "max_workers"), Timeout: rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "timeout"),
+			MaxWorkers: rapid.SampledFrom([]int64{0, 0, 1, 3}).Draw(t, "max_workers"), Timeout: rapid.SampledFrom([]time.Duration{0, 10 * time.Second, time.Minute}).Draw(t, "timeout"),
+			Priority: rapid.SampledFrom([]int{0, 0, 1, -1}).Draw(t, "priority"), MaxBlocksPerWorker: rapid.SampledFrom([]int64{0, 0, 1, 3}).Draw(t, "max_blocks_per_worker") * max(blocks/40, 1),
 			RetryBackoff: rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "backoff"), Runner: job.Runner{Kind: job.RunnerCommand},
 			Env: rapid.SampledFrom([][]string{nil, nil, {"A=1"}}).Draw(t, "env")}
 		if i > 0 && rapid.Bool().Draw(t, "chained") {
@@ -91,23 +103,50 @@ func newChaos(t *rapid.T) *chaos {
 	for _, task := range p.Tasks() {
 		s.requires = append(s.requires, j.Task(task.ID).Requires.Get("cpu"))
 	}
-	s.e, err = New(Config{Job: j, Pipeline: p, Launcher: localProperties(), Epoch: 1, Budget: cpus(float64(s.cpu)),
+	has := localProperties()
+	if rapid.IntRange(0, 3).Draw(t, "batch") == 3 {
+		has = launcher.Properties{IdleTimeout: 2 * time.Minute, AbandonAfter: 15 * time.Minute}
+	}
+	s.e, err = New(Config{Job: j, Pipeline: p, Launcher: has, Epoch: 1, Budget: cpus(float64(s.cpu)), MaxSlots: rapid.SampledFrom([]int{0, 0, 0, 0, 1, 3}).Draw(t, "max slots"),
 		StopAtFirstFailure: rapid.SampledFrom([]bool{false, false, false, false, true}).Draw(t, "stop at first failure")})
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.order = s.byPriority()
+	step := rapid.SampledFrom([]int64{0, 2, 8}).Draw(t, "mark step") // else one mark is above all these blocks
+	for i := range s.e.tasks {
+		if step > 0 {
+			s.e.tasks[i].mark.step = step
+		}
+	}
 	return s
 }
 
-// apply hands an event over, takes the effects in and checks the rules.
+// apply hands an event over.
 func (s *chaos) apply(ev Event) {
-	s.e.Apply(s.now, &ev, &s.fx)
+	if s.batch = append(s.batch, ev); !s.hold {
+		s.handOver()
+	}
+}
+
+// handOver hands over what is on the way, takes the effects in and checks the rules.
+func (s *chaos) handOver() {
+	s.hold = false
+	switch len(s.batch) {
+	case 0:
+		return
+	case 1:
+		s.e.Apply(s.now, &s.batch[0], &s.fx)
+	default:
+		s.e.ApplyAll(s.now, s.batch, &s.fx)
+	}
 	list := append([]Effect(nil), s.fx.List...)
 	for i := range list {
 		s.effect(&list[i])
 	}
 	s.fx.Reset()
 	s.check()
+	s.batch, s.grants, s.senders = s.batch[:0], s.grants[:0], s.senders[:0]
 }
 
 func (s *chaos) effect(f *Effect) {
@@ -115,6 +154,12 @@ func (s *chaos) effect(f *Effect) {
 		s.t.Fatalf("an effect of kind %d after the end", f.Kind)
 	}
 	w := s.session[f.Session]
+	switch f.Kind {
+	case EffectWelcome, EffectBlocks, EffectAcknowledge, EffectRecall, EffectReassign, EffectDrain, EffectStop, EffectKillBlock, EffectClose:
+		if f.Session == 0 {
+			s.t.Fatalf("an effect of kind %d for nobody", f.Kind)
+		}
+	}
 	switch f.Kind {
 	case EffectAppend:
 		s.appended++
@@ -124,20 +169,25 @@ func (s *chaos) effect(f *Effect) {
 		}
 		switch r.Kind {
 		case RecordEnd:
-			if r.Outcome <= uint8(scheduler.Skipped) {
-				if s.ends[blockKey{r.Task, r.Block}] != 0 {
+			k := blockKey{r.Task, r.Block}
+			s.endOf[scheduler.Lease(r.Lease)] = s.appended
+			switch scheduler.Outcome(r.Outcome) {
+			case scheduler.Failed, scheduler.TimedOut, scheduler.OutOfMemory:
+				s.failures[k] = append(s.failures[k], s.appended)
+			case scheduler.Success, scheduler.Skipped:
+				if s.ends[k] != 0 {
 					s.t.Fatalf("two good ends of block %d of task %d in the journal", r.Block, r.Task)
 				}
-				if s.holder[scheduler.Lease(r.Lease)] != s.sender || s.sender == nil {
+				if !slices.Contains(s.senders, s.holder[scheduler.Lease(r.Lease)]) {
 					s.t.Fatalf("block %d of task %d was ended by a worker that did not hold it", r.Block, r.Task)
 				}
-				s.ends[blockKey{r.Task, r.Block}] = s.appended
-				s.results[scheduler.Lease(r.Lease)] = s.appended
+				s.ends[k] = s.appended
 			}
 		case RecordMark:
 			s.marks[r.Task] = append(s.marks[r.Task], [2]uint64{s.appended, uint64(r.Block)})
 		case RecordSubmission:
 			s.subs[r.ID] = s.appended
+			s.grants = append(s.grants, grant{task: r.Task, slots: r.Slots, count: r.Count})
 		}
 	case EffectCommit:
 		s.asked = s.appended
@@ -150,14 +200,21 @@ func (s *chaos) effect(f *Effect) {
 				s.t.Fatalf("block %v counted before it was durable", k)
 			}
 			s.tracked[k] = true
+		} else if n := s.failures[k]; len(n) == 0 || n[0] > s.done {
+			s.t.Fatalf("a failure of block %v counted before it was durable", k)
+		} else {
+			s.failures[k] = n[1:]
 		}
 	case EffectSubmit:
+		if s.stopped {
+			s.t.Fatal("workers are asked for after the run was told to stop")
+		}
 		if s.subs[f.Submit.Tag] == 0 || s.subs[f.Submit.Tag] > s.done {
 			s.t.Fatalf("submission %s before its record was durable", f.Submit.Tag)
 		}
 		for i := range f.Submit.Count {
 			at := launcher.Worker{Tag: f.Submit.Tag, Element: i}
-			s.workers = append(s.workers, &simWorker{id: at.String(), at: at, slots: int32(f.Submit.Slots), task: f.Submit.Task, nonce: 1, unackedAt: map[uint64]uint64{}})
+			s.workers = append(s.workers, &simWorker{id: at.String(), at: at, slots: int32(f.Submit.Slots), task: f.Submit.Task, nonce: 1, slow: rapid.IntRange(0, 3).Draw(s.t, "slow") == 3})
 		}
 	case EffectRefused:
 		if f.Request == 0 {
@@ -167,22 +224,26 @@ func (s *chaos) effect(f *Effect) {
 		if s.stopped {
 			s.t.Fatal("blocks are handed out after the run was told to stop")
 		}
+		if w == nil {
+			s.t.Fatalf("blocks for the session %d, which has ended", f.Session)
+		}
+		if n := w.open[f.Request]; len(f.Handouts) == 0 || len(f.Handouts) > int(n) || w.going || w.leaves || w.killed {
+			s.t.Fatalf("%s asked for %d blocks with request %d and gets %d (told to go %v, goes by itself %v, killed %v)", w.id, n, f.Request, len(f.Handouts), w.going, w.leaves, w.killed)
+		}
+		delete(w.open, f.Request)
+		w.task = f.Task
 		for _, h := range f.Handouts {
 			s.mayRun(h)
-			if w != nil {
-				w.held = append(w.held, h.Lease)
-				s.handed = append(s.handed, h.Lease)
-				s.holder[h.Lease] = w
-			}
-		}
-		if w != nil {
-			w.open--
-			w.task = f.Task
+			w.held = append(w.held, h.Lease)
+			s.handed = append(s.handed, h.Lease)
+			s.holder[h.Lease], s.taskOf[h.Lease] = w, h.Task
 		}
 	case EffectAcknowledge:
 		for w != nil && len(w.unacked) > 0 && w.unacked[0].Seq <= f.Seq {
 			// What is acknowledged is forgotten by the worker: whenever the shell crashes, it must be among the durable records.
-			if u := w.unacked[0]; u.Outcome <= scheduler.Skipped && !s.refused[u.Lease] && (s.results[u.Lease] == 0 || s.results[u.Lease] > s.done) {
+			u := w.unacked[0]
+			end := s.endOf[u.Lease]
+			if end > s.done || end == 0 && u.Outcome <= scheduler.Skipped && !s.refused[u.Lease] {
 				s.t.Fatalf("%s: release %d acknowledged before it was durable", w.id, u.Seq)
 			}
 			w.unacked = w.unacked[1:]
@@ -202,7 +263,16 @@ func (s *chaos) effect(f *Effect) {
 			}
 		}
 	case EffectReassign:
+		if s.stopped {
+			s.t.Fatal("a worker is moved after the run was told to stop")
+		}
+		if moved := s.e.sessions[f.Session]; moved != nil {
+			s.grants = append(s.grants, grant{task: f.Task, worker: moved, slots: int64(moved.slots)})
+		}
 		if w != nil {
+			if w.external && (w.named || len(w.open) == 0) || s.e.workers[w.id].quiet {
+				s.t.Fatalf("%s was moved, which asks for nothing or has named its task", w.id)
+			}
 			w.task = f.Task
 		}
 	case EffectDrain, EffectStop:
@@ -213,14 +283,14 @@ func (s *chaos) effect(f *Effect) {
 		if w != nil {
 			delete(s.session, f.Session)
 			if w.session == f.Session {
-				w.session, w.open = 0, 0
+				w.session, w.open = 0, nil
 			}
 		}
 	case EffectKill:
 		for _, at := range f.Workers {
 			for _, w := range s.workers {
 				if w.at == at && !w.external {
-					w.dead = true
+					w.dead, w.killed = true, true
 				}
 			}
 		}
@@ -228,7 +298,7 @@ func (s *chaos) effect(f *Effect) {
 		for _, at := range f.Workers {
 			for _, w := range s.workers {
 				if w.at == at && !w.external && !w.joined {
-					w.dead = true
+					w.dead, w.cancelled = true, true
 				}
 			}
 		}
@@ -297,8 +367,15 @@ func (s *chaos) check() {
 	if at, ok := e.Next(); ok && at < s.now && e.phase != finished {
 		s.t.Fatalf("the next deadline %v is before %v", at, s.now)
 	}
+	s.checkSums()
+	s.checkLimits()
+	s.checkStopped()
+	s.checkCancelled()
+	s.checkSessions()
 	if e.phase == running && !e.more {
 		s.checkIdle()
+		s.checkPriority()
+		s.checkQueues()
 	}
 }
 
@@ -326,7 +403,7 @@ func (s *chaos) checkIdle() {
 	e := s.e
 	for i := range e.tasks {
 		t := &e.tasks[i]
-		if t.ended || t.ready <= t.covers || t.brake.Tripped() || t.pauseTo > e.now || e.startsLeft() == 0 {
+		if t.ended || t.ready <= t.covers || t.brake.Tripped() || t.pauseTo > e.now || !e.proven[t.class] && e.firstWave(t.class) == 0 {
 			continue
 		}
 		if e.fleet.Room(i) > 0 {
@@ -353,6 +430,7 @@ func (s *chaos) checkIdle() {
 
 // step is one thing that happens.
 func (s *chaos) step() {
+	s.hold = len(s.batch) < 8 && rapid.IntRange(0, 2).Draw(s.t, "together") == 2
 	switch 11 - rapid.IntRange(0, 11).Draw(s.t, "step") {
 	case 0:
 		s.commit(rapid.Bool().Draw(s.t, "in part"))
@@ -362,19 +440,18 @@ func (s *chaos) step() {
 		if s.rarely(40) {
 			task := int32(rapid.IntRange(0, len(s.requires)-1).Draw(s.t, "task"))
 			s.rejoin++
-			s.workers = append(s.workers, &simWorker{id: fmt.Sprint("x", s.rejoin), external: true, slots: 2, task: task, nonce: 5, unackedAt: map[uint64]uint64{}})
+			s.workers = append(s.workers, &simWorker{id: fmt.Sprint("x", s.rejoin), external: true, slots: 2, task: task, nonce: 5})
 		}
 	case 3:
 		s.e.Snapshot(&s.snap)
 		if len(s.e.submissions) > 0 && s.rarely(100) {
 			s.refuse()
 		}
-		if s.rarely(1500) {
-			s.apply(Event{Kind: EventBroken, Text: "the disk is full"})
+		if s.rarely(400) {
+			s.stop(Event{Kind: EventBroken, Text: "the disk is full"})
 		}
 		if s.rarely(400) {
-			s.stopped = true
-			s.apply(Event{Kind: EventStop, Stop: StopKind(rapid.IntRange(0, 3).Draw(s.t, "kind")), Text: "told to"})
+			s.stop(Event{Kind: EventStop, Stop: StopKind(rapid.IntRange(0, 3).Draw(s.t, "kind")), Text: "told to"})
 		}
 	case 4:
 		s.hear()
@@ -384,6 +461,9 @@ func (s *chaos) step() {
 		}
 	}
 	s.deliver()
+	if !s.hold {
+		s.handOver()
+	}
 }
 
 // hear has the launcher say something: its answer to a submission, refusals too, or what it saw of a worker, late.
@@ -451,7 +531,7 @@ func (s *chaos) commit(part bool) {
 	if part && upTo > s.done {
 		upTo = s.done + 1
 	}
-	if upTo > s.done {
+	if upTo > s.done && !s.silent {
 		s.done = upTo
 		s.apply(Event{Kind: EventCommitted, UpTo: upTo})
 	}
@@ -459,6 +539,7 @@ func (s *chaos) commit(part bool) {
 
 // pass lets time pass, with ticks where they are due, once in a while too late.
 func (s *chaos) pass(d time.Duration) {
+	s.handOver()
 	if rapid.IntRange(0, 9).Draw(s.t, "stall") == 0 && !s.calming { // nobody was there in time
 		s.now += d
 		s.apply(Event{Kind: EventTick})
@@ -486,7 +567,12 @@ func (s *chaos) deliver() {
 				s.lose(w, rapid.Bool().Draw(s.t, "seen to be gone"))
 				continue
 			}
-			end := launcher.End{Cause: launcher.Signalled, Signal: 9}
+			end := launcher.End{Cause: launcher.Signalled, Signal: 9, Ours: w.killed}
+			if w.leaves || w.going {
+				end = launcher.End{Cause: launcher.Exited}
+			} else if !s.calming {
+				end.Cause = rapid.SampledFrom([]launcher.Cause{launcher.Signalled, launcher.Exited, launcher.Preempted, launcher.NodeFailed, launcher.OutOfMemory}).Draw(s.t, "cause")
+			}
 			s.apply(Event{Kind: EventStatus, Status: &launcher.Status{Worker: w.at, State: launcher.Ended, End: end}})
 			s.drop(w)
 		}
@@ -501,7 +587,7 @@ func (s *chaos) lose(w *simWorker, gone bool) {
 	if w.session != 0 {
 		id := w.session
 		delete(s.session, id)
-		w.session, w.open = 0, 0
+		w.session, w.open = 0, nil
 		s.apply(Event{Kind: EventDetach, Session: id, Gone: gone})
 	}
 }
@@ -509,7 +595,8 @@ func (s *chaos) lose(w *simWorker, gone bool) {
 // calm ends the faults: from now on everything works, and the run must end.
 func (s *chaos) calm() {
 	s.calming = true
-	for range 5000 {
+	s.handOver()
+	for round := range 20_000 {
 		s.e.Snapshot(&s.snap)
 		if s.e.Finished() {
 			break
@@ -523,6 +610,8 @@ func (s *chaos) calm() {
 				s.join(w)
 			case w.session == 0:
 				s.attach(w)
+			case w.slow && round%8 != 0:
+				s.send(w, Event{Kind: EventHeartbeat})
 			default:
 				s.behave(w)
 			}
@@ -533,11 +622,12 @@ func (s *chaos) calm() {
 	if !s.e.Finished() || s.finished != 1 {
 		var snap Snapshot
 		s.e.Snapshot(&snap)
-		s.t.Fatalf("the run does not end (finished %d): phase %d, %+v", s.finished, s.e.phase, snap)
+		s.t.Fatalf("the run does not end (finished %d): phase %d, %+v", s.finished, s.e.phase, snap.Tasks)
 	}
 	s.last = 0
-	var snap Snapshot
-	s.e.Snapshot(&snap)
+	s.e.Snapshot(&s.snap)
+	s.checkEnd()
+	snap := s.snap
 	processed, failed := make([]int64, len(snap.Tasks)), int64(0)
 	for _, w := range snap.Workers {
 		processed[w.Task] += w.Processed

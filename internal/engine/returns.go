@@ -69,6 +69,8 @@ func (e *Engine) bind(l *lease, ev *Event) {
 			nanos = int64(l.held)
 		}
 		t.estimate.add(nanos)
+	} else {
+		e.good++ // no valid return, but its worker was not started for nothing
 	}
 	e.appendEnd(l, scheduler.Ending{Outcome: l.outcome}, l.use)
 	e.queue.push(pending{upTo: e.appended, kind: pendingResult, lease: l})

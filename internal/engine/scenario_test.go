@@ -109,6 +109,7 @@ func duration(t testing.TB, text string) time.Duration {
 func newScenario(t *testing.T, d *datadriven.TestData) *scenario {
 	j := testJob()
 	cfg := Config{Job: j, Launcher: localProperties(), Epoch: 1, Budget: cpus(4)}
+	markStep := int64(0)
 	s := &scenario{session: map[string]SessionID{}, name: map[SessionID]string{}, seq: map[string]uint64{}, request: map[string]uint64{}}
 	for _, a := range d.CmdArgs {
 		switch a.Key {
@@ -122,8 +123,12 @@ func newScenario(t *testing.T, d *datadriven.TestData) *scenario {
 			cfg.MaxSlots, cfg.StopAtFirstFailure = 1, true
 		case "manual-commits":
 			s.manual = true
+		case "mark-step":
+			markStep = number(t, a.Vals[0])
 		case "max-failures":
 			j.MaxFailures = number(t, a.Vals[0])
+		case "idle-timeout":
+			j.IdleTimeout = duration(t, a.Vals[0])
 		case "journal-handouts":
 			cfg.JournalHandouts = true
 		default:
@@ -174,6 +179,11 @@ func newScenario(t *testing.T, d *datadriven.TestData) *scenario {
 	cfg.Pipeline = p
 	if s.e, err = New(cfg); err != nil {
 		t.Fatal(err)
+	}
+	for i := range s.e.tasks {
+		if markStep > 0 {
+			s.e.tasks[i].mark.step = markStep
+		}
 	}
 	return s
 }

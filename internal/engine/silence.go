@@ -71,7 +71,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 	case w.killed, w.sub != nil && !w.sub.sent:
 		return never
 	case w.nonce == 0:
-		if w.told == notTold && due(w.bornAt+e.connectWithin()) {
+		if w.told == notTold && w.hasBegun && due(w.bornAt+e.connectWithin()) {
 			e.notice("worker %s was started and has not connected within %s: it is killed; see its log", w.id, units.Duration(e.connectWithin()))
 			w.tardy = true
 			e.kill(w)

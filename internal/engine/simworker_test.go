@@ -22,14 +22,19 @@ type simWorker struct {
 	frozen       bool
 	going        bool // it was told to leave
 	leaves       bool // it has said so
+	killed       bool // the launcher was told to kill it
+	cancelled    bool // the launcher was told to have it leave before it joined
+	named        bool // it has come for one task
+	slow         bool // it gets less done than others
 	session      SessionID
 	request      uint64
-	open         int32
+	open         map[uint64]int32 // requests without an answer: blocks
+	served       map[int32]int64  // blocks that ran, by task
 	seq          uint64
 	held         []scheduler.Lease
 	unacked      []Event
-	unackedAt    map[uint64]uint64 // seq: records when it was first sent
-	answered     bool              // the launcher's answer to its submission is on its way or has come
+	sent         uint64 // releases, up to here
+	answered     bool   // the launcher's answer to its submission is on its way or has come
 }
 
 func (w *simWorker) drop(l scheduler.Lease) bool {
@@ -49,6 +54,32 @@ func (w *simWorker) later(s *chaos, l scheduler.Lease, o scheduler.Outcome) {
 	}
 	w.seq++
 	w.unacked = append(w.unacked, Event{Kind: EventRelease, Seq: w.seq, Epoch: 1, Lease: l, Outcome: o, Use: Use{WallNanos: s.wall}})
+	if o != scheduler.Recalled {
+		if w.served == nil {
+			w.served = map[int32]int64{}
+		}
+		w.served[s.taskOf[l]]++
+	}
+}
+
+// isFull: it has served max_blocks_per_worker of some task.
+func (s *chaos) isFull(w *simWorker) bool {
+	for task, n := range w.served {
+		if m := s.e.tasks[task].spec.MaxBlocksPerWorker; m > 0 && n >= m {
+			return true
+		}
+	}
+	return false
+}
+
+// goAway has a worker leave of its own accord: what runs it gives back when it is done, all else at once.
+func (s *chaos) goAway(w *simWorker, running int) {
+	w.leaves, w.open = true, nil
+	s.send(w, Event{Kind: EventLeaving, Leave: LeaveDone})
+	for len(w.held) > running {
+		w.later(s, w.held[len(w.held)-1], scheduler.Recalled)
+	}
+	s.flush(w)
 }
 
 // act has a worker do something.
@@ -73,6 +104,10 @@ func (s *chaos) act(w *simWorker) {
 		w.dead = true
 	case choice == 1:
 		w.frozen = true
+	case choice == 2 && s.rarely(2): // back before its loss was seen
+		old := w.session
+		s.attach(w)
+		s.apply(Event{Kind: EventDetach, Session: old})
 	case choice == 2:
 		s.drop(w)
 	case choice == 3 && len(w.unacked) > 0: // sent twice
@@ -87,11 +122,12 @@ func (s *chaos) act(w *simWorker) {
 			w.seq++
 			s.send(w, Event{Kind: EventRelease, Seq: w.seq, Epoch: 1, Lease: lease, Outcome: scheduler.Outcome(rapid.SampledFrom([]int{0, 2}).Draw(s.t, "claims"))})
 		}
+	case choice == 5 && (w.going || w.leaves): // it asks all the same
+		s.ask(w)
 	case choice == 5:
 		s.send(w, Event{Kind: EventHeartbeat})
 	case choice == 6 && !w.leaves:
-		w.leaves, w.open = true, 0
-		s.send(w, Event{Kind: EventLeaving, Leave: LeaveDone})
+		s.goAway(w, int(w.slots))
 	case choice < 10 && len(w.held) > 0:
 		s.finishBlock(w, scheduler.Outcome(rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7}).Draw(s.t, "outcome")))
 	default:
@@ -102,12 +138,15 @@ func (s *chaos) act(w *simWorker) {
 func (s *chaos) finishBlock(w *simWorker, o scheduler.Outcome) {
 	w.later(s, w.held[0], o)
 	s.flush(w)
+	if !w.leaves && s.isFull(w) {
+		s.goAway(w, int(w.slots)-1)
+	}
 }
 
 // flush sends what has not been sent.
 func (s *chaos) flush(w *simWorker) {
 	for _, ev := range append([]Event(nil), w.unacked...) {
-		if _, sent := w.unackedAt[ev.Seq]; !sent {
+		if ev.Seq > w.sent {
 			s.send(w, ev)
 		}
 	}
@@ -119,11 +158,10 @@ func (s *chaos) send(w *simWorker, ev Event) {
 	}
 	ev.Session = w.session
 	if ev.Kind == EventRelease {
-		w.unackedAt[ev.Seq] = s.appended
+		w.sent = max(w.sent, ev.Seq)
 	}
-	s.sender = w
+	s.senders = append(s.senders, w)
 	s.apply(ev)
-	s.sender = nil
 }
 
 // behave is what a good worker does.
@@ -137,21 +175,33 @@ func (s *chaos) behave(w *simWorker) {
 		if len(w.held) == 0 && len(w.unacked) == 0 {
 			w.dead = true
 		}
-	case w.open == 0:
-		w.open++
-		w.request++
-		s.send(w, Event{Kind: EventAcquire, Request: w.request, N: rapid.Int32Range(1, 16).Draw(s.t, "n")})
+	case len(w.open) < int(w.slots) && rapid.IntRange(0, len(w.open)).Draw(s.t, "asks again") == 0:
+		s.ask(w)
 	default:
 		s.send(w, Event{Kind: EventHeartbeat})
 	}
 }
 
+func (s *chaos) ask(w *simWorker) {
+	w.request++
+	if w.open == nil {
+		w.open = map[uint64]int32{}
+	}
+	n := rapid.Int32Range(1, 16).Draw(s.t, "n")
+	w.open[w.request] = n
+	s.send(w, Event{Kind: EventAcquire, Request: w.request, N: n})
+}
+
 func (s *chaos) join(w *simWorker) {
+	s.handOver()
 	j := &Join{Tag: w.at.Tag, Element: w.at.Element, Nonce: w.nonce, Slots: int(w.slots), Node: "here"}
+	if known := s.e.workers[w.id]; !w.external && known.nonce == 0 && w.slots > 1 && rapid.Bool().Draw(s.t, "fewer slots") {
+		j.Slots--
+	}
 	if w.external {
 		j.Name, j.Tag = w.id, ""
-		if rapid.Bool().Draw(s.t, "one task") {
-			j.Task = s.e.tasks[w.task].spec.ID
+		if w.named || rapid.Bool().Draw(s.t, "one task") {
+			j.Task, w.named = s.e.tasks[w.task].spec.ID, true
 		}
 	}
 	s.apply(Event{Kind: EventJoin, Request: 1, Join: j})
@@ -160,12 +210,14 @@ func (s *chaos) join(w *simWorker) {
 		w.dead = true // refused
 		return
 	}
-	w.joined = true
+	w.joined, w.slots = true, int32(j.Slots)
 }
 
 func (s *chaos) attach(w *simWorker) {
+	s.handOver()
 	s.last++
-	w.session, w.open = s.last, 0
+	delete(s.session, w.session)
+	w.session, w.open = s.last, nil
 	s.session[s.last] = w
 	ev := Event{Kind: EventAttach, Session: s.last, Worker: w.id, Nonce: w.nonce}
 	for _, l := range w.held {

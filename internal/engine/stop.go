@@ -90,6 +90,9 @@ func (e *Engine) hurry(kind StopKind) {
 
 // breakRun ends a run whose infrastructure has failed: nothing will be durable any more.
 func (e *Engine) breakRun(why string) {
+	if e.stop.broken {
+		return // it ends already
+	}
 	if e.phase >= closing {
 		e.stop.broken = true
 		if e.phase == closing {
@@ -257,7 +260,7 @@ func (e *Engine) outcome() RunState {
 
 // reason is why the run ended, where its counts do not say.
 func (e *Engine) reason() string {
-	if e.stop.early {
+	if e.stop.early || e.stop.broken {
 		return e.why
 	}
 	for i := range e.tasks {
@@ -286,10 +289,14 @@ func (e *Engine) checkBrakes() {
 	}
 }
 
-// workedOn reports whether a worker that is heard from holds a block of a task.
+// workedOn reports whether a worker of a task holds a block, or will ask for the next one. One that has lost its connection may
+// be back within reconnect_grace.
 func (e *Engine) workedOn(i int) bool {
 	for _, w := range e.live {
-		if int(w.task) == i && w.nonce != 0 && w.session != 0 && w.held > 0 && !w.suspect && !w.killed && !w.ending {
+		if int(w.task) != i || w.nonce == 0 || w.suspect || w.killed || w.ending {
+			continue
+		}
+		if w.held > 0 || !w.quiet && !w.leaving && w.told == notTold {
 			return true
 		}
 	}

@@ -61,6 +61,8 @@ func (e *Engine) lacks(i int) string {
 		return "the launcher refused workers; next try in " + units.Duration((t.pauseTo - e.now).Round(100*time.Millisecond))
 	case t.leaving > 0:
 		return units.Plural(t.leaving, "slot") + " on their way out"
+	case !e.proven[t.class] && e.firstWave(t.class) == 0:
+		return "the first workers of its kind have yet to show that they work"
 	case e.cfg.MaxSlots > 0 && e.fleet.Total() >= int64(e.cfg.MaxSlots):
 		return fmt.Sprintf("%d of %d slots are taken", e.fleet.Total(), e.cfg.MaxSlots)
 	}

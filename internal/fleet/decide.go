@@ -14,7 +14,8 @@ type Load struct {
 	Left int64
 	// Leaving is slots of workers that were told to leave and still hold what they took.
 	Leaving int64
-	// Starts bounds the workers that may be asked for now; 0 = none (no launcher, brake, pause).
+	// Starts bounds the workers that may be asked for now, those for other tasks of its class included; 0 = none (no launcher,
+	// brake, pause).
 	Starts int64
 	// Ended: nothing of the task can come any more.
 	Ended bool
@@ -85,15 +86,19 @@ func (f *Fleet) Decide(now, idleTimeout time.Duration, loads []Load, idle []Idle
 			need[i] = l.Need()
 		}
 	}
-	used := make([]bool, len(idle))
-	orders = f.takeOver(need, idle, used, orders)
+	used, kept := make([]bool, len(idle)), make([]int64, len(loads))
+	orders = f.takeOver(need, idle, used, kept, orders)
 	orders = f.start(need, starts, loads, orders)
 	orders = f.makeRoom(need, starts, loads, idle, used, orders)
+	for t, slots := range kept {
+		f.Give(t, slots)
+	}
 	return f.sendAway(now, idleTimeout, loads, idle, used, orders)
 }
 
-// takeOver moves idle workers to tasks of their class that have need.
-func (f *Fleet) takeOver(need []int64, idle []Idle, used []bool, orders []Order) []Order {
+// takeOver moves idle workers to tasks of their class that have need. An external one takes its share of the budget only when
+// it is served, right after this decision: until then it is kept for it.
+func (f *Fleet) takeOver(need []int64, idle []Idle, used []bool, kept []int64, orders []Order) []Order {
 	for _, t := range f.order {
 		for i := range idle {
 			if need[t] <= 0 {
@@ -103,12 +108,19 @@ func (f *Fleet) takeOver(need []int64, idle []Idle, used []bool, orders []Order)
 			if used[i] || w.Starting || w.Pinned || w.Task == t || !w.Any && f.tasks[w.Task].Class != f.tasks[t].Class {
 				continue
 			}
-			if !w.External && !f.Move(w.Task, t, w.Slots) || w.External && f.Room(t) == 0 {
+			slots := w.Slots
+			if w.External {
+				slots = min(slots, need[t], f.Room(t))
+				if slots == 0 || !f.Take(t, slots) {
+					continue
+				}
+				kept[t] += slots
+			} else if !f.Move(w.Task, t, slots) {
 				continue
 			}
 			used[i] = true
-			need[t] -= w.Slots
-			orders = append(orders, Order{Kind: Reassign, Ref: w.Ref, Task: t, Slots: w.Slots})
+			need[t] -= slots
+			orders = append(orders, Order{Kind: Reassign, Ref: w.Ref, Task: t, Slots: slots})
 		}
 	}
 	return orders
@@ -131,7 +143,11 @@ func (f *Fleet) start(need, starts []int64, loads []Load, orders []Order) []Orde
 				break
 			}
 			need[t] -= slots * count
-			starts[t] -= count
+			for o := range starts {
+				if f.tasks[o].Class == f.tasks[t].Class {
+					starts[o] -= count
+				}
+			}
 			orders = append(orders, Order{Kind: Start, Task: t, Slots: slots, Count: count})
 		}
 	}

@@ -55,6 +55,9 @@ func TestDecisions(t *testing.T) {
 		{"a resource that the budget lacks", with(8, Task{Requires: scheduler.NewResources(map[string]int64{"gpu": 1000}), Slots: 1}), []Load{ready(1)}, nil, nil},
 		{"the brake or a pause", with(8, a), []Load{{Ready: 3, Left: 3}}, nil, nil},
 		{"the first wave", with(8, a), []Load{{Ready: 9, Left: 9, Starts: 4}}, nil, []Order{{Kind: Start, Slots: 1, Count: 4}}},
+		{"the first wave is one for all tasks of a class", with(9, a, same), []Load{{Ready: 9, Left: 9, Starts: 4}, {Ready: 3, Left: 3, Starts: 4}}, nil,
+			[]Order{{Kind: Start, Task: 1, Slots: 1, Count: 3}, {Kind: Start, Task: 0, Slots: 1, Count: 1}}},
+		{"never too many at once", New([]Task{a}, scheduler.NewBudget(scheduler.Resources{}, true), 0), []Load{ready(20_000)}, nil, []Order{{Kind: Start, Slots: 1, Count: 10_000}}},
 		{"an ended task wants nothing", with(8, a), []Load{{Ready: 3, Left: 3, Starts: many, Ended: true}}, nil, nil},
 		{"downstream first", with(3, a, b), []Load{ready(9), ready(2)}, nil,
 			[]Order{{Kind: Start, Task: 1, Slots: 1, Count: 2}, {Kind: Start, Task: 0, Slots: 1, Count: 1}}},
@@ -71,16 +74,24 @@ func TestDecisions(t *testing.T) {
 			[]Order{{Kind: Start, Task: 1, Slots: 1, Count: 1}}},
 		{"one that nobody launched and takes any task", with(8, a, b), []Load{none, ready(1)}, []Idle{{Ref: 7, Slots: 1, External: true, Any: true}}, []Order{{Kind: Reassign, Ref: 7, Task: 1, Slots: 1}}},
 
+		{"not to a task without room", with(1, a, b).take(t, 0, 1), []Load{none, ready(1)}, []Idle{{Ref: 7, Slots: 1, External: true, Any: true}}, nil},
+		{"what it will need is not given to others", with(2, a, b), []Load{ready(9), ready(1)}, []Idle{{Ref: 7, Slots: 2, External: true, Any: true}},
+			[]Order{{Kind: Reassign, Ref: 7, Task: 1, Slots: 1}, {Kind: Start, Task: 0, Slots: 1, Count: 1}}},
+
 		{"idle workers make room when the budget is full", with(2, a, b).take(t, 0, 2), []Load{none, ready(1)}, []Idle{idle(7, 0), idle(8, 0)}, []Order{{Kind: Release, Why: Needed, Ref: 7}}},
 		{"one that has not joined does so too", with(1, a, b).take(t, 0, 1), []Load{none, ready(1)}, []Idle{{Ref: 7, Slots: 1, Starting: true}}, []Order{{Kind: Release, Why: Needed, Ref: 7}}},
+		{"one that nobody launched does not: it takes no room", with(1, a, b).take(t, 0, 1), []Load{none, ready(1)}, []Idle{{Ref: 6, Slots: 1, External: true, Pinned: true}, idle(7, 0)},
+			[]Order{{Kind: Release, Why: Needed, Ref: 7}}},
 		{"as many as it takes", with(2, a, Task{Requires: cpu(2), Slots: 1, Class: 1}).take(t, 0, 2), []Load{none, ready(1)}, []Idle{idle(7, 0), idle(8, 0)},
 			[]Order{{Kind: Release, Why: Needed, Ref: 7}, {Kind: Release, Why: Needed, Ref: 8}}},
 		{"none in vain", with(2, a, Task{Requires: cpu(2), Slots: 1, Class: 1}).take(t, 0, 2), []Load{none, ready(1)}, []Idle{idle(7, 0)}, nil},
 		{"what leaves already is counted on", with(2, a, b).take(t, 0, 2), []Load{{Left: 10, Leaving: 1, Starts: many}, ready(1)}, []Idle{idle(7, 0)}, nil},
+		{"where slots are bounded too", New([]Task{a, b}, scheduler.NewBudget(cpu(8), false), 2).take(t, 0, 2), []Load{{Left: 10, Leaving: 1, Starts: many}, ready(1)}, []Idle{idle(7, 0)}, nil},
 		{"none for a task that may start nothing", with(1, a, b).take(t, 0, 1), []Load{none, {Ready: 1, Left: 1}}, []Idle{idle(7, 0)}, nil},
 		{"none for a task at its max_workers", with(2, a, Task{Requires: cpu(1), Slots: 1, Class: 1, MaxWorkers: 1}).take(t, 0, 1).take(t, 1, 1), []Load{none, ready(1)}, []Idle{idle(7, 0)}, nil},
 
 		{"idle for idle_timeout", with(2, a).take(t, 0, 1), []Load{none}, []Idle{{Ref: 7, Slots: 1, Since: 6 * time.Second}}, []Order{{Kind: Release, Why: TimedOut, Ref: 7}}},
+		{"one that starts has not been idle yet", with(2, a).take(t, 0, 1), []Load{none}, []Idle{{Ref: 7, Slots: 1, Starting: true}}, nil},
 		{"not before", with(2, a).take(t, 0, 1), []Load{none}, []Idle{{Ref: 7, Slots: 1, Since: 6*time.Second + 1}}, nil},
 		{"at once when nothing can come", with(2, a).take(t, 0, 1), []Load{{Ended: true}}, []Idle{idle(7, 0)}, []Order{{Kind: Release, Why: Over, Ref: 7}}},
 		{"not while a task of its class goes on", with(2, a, same).take(t, 0, 1), []Load{{Ended: true}, none}, []Idle{idle(7, 0)}, nil},
@@ -181,7 +192,6 @@ func TestEveryDecisionIsSoundAndLeavesNothingUndone(t *testing.T) {
 			}
 		}
 		used := map[int]bool{}
-		started := make([]int64, n)
 		leaving := scheduler.Resources{}
 		leavingSlots := int64(0)
 		for i, l := range loads {
@@ -189,6 +199,7 @@ func TestEveryDecisionIsSoundAndLeavesNothingUndone(t *testing.T) {
 			leavingSlots += l.Leaving
 		}
 		served := append([]int64(nil), need...)
+		startedOf := make([]int64, n) // by class
 		neededFreed := false
 		for _, o := range f.Decide(10*time.Second, timeout, loads, idle, nil) {
 			if o.Kind != Start {
@@ -209,7 +220,9 @@ func TestEveryDecisionIsSoundAndLeavesNothingUndone(t *testing.T) {
 					t.Fatalf("%+v for a need of %d", o, served[o.Task])
 				}
 				served[o.Task] -= o.Count * o.Slots
-				started[o.Task] += o.Count
+				if startedOf[tasks[o.Task].Class] += o.Count; startedOf[tasks[o.Task].Class] > loads[o.Task].Starts {
+					t.Fatalf("%+v: %d starts of %d for its class", o, startedOf[tasks[o.Task].Class], loads[o.Task].Starts)
+				}
 			case Release:
 				w := idle[o.Ref]
 				leaving = leaving.Add(tasks[w.Task].Requires.Times(w.Slots))
@@ -227,9 +240,6 @@ func TestEveryDecisionIsSoundAndLeavesNothingUndone(t *testing.T) {
 			if m := tasks[i].MaxWorkers; m > 0 && f.Slots(i) > m {
 				t.Fatalf("task %d has %d slots of %d", i, f.Slots(i), m)
 			}
-			if started[i] > loads[i].Starts {
-				t.Fatalf("task %d: %d starts of %d", i, started[i], loads[i].Starts)
-			}
 		}
 		if !unlimited && sum > total*1000 || maxSlots > 0 && f.Total() > maxSlots {
 			t.Fatalf("%d of the budget %d, %d slots of %d", sum, total*1000, f.Total(), maxSlots)
@@ -242,7 +252,7 @@ func TestEveryDecisionIsSoundAndLeavesNothingUndone(t *testing.T) {
 		room := maxSlots - f.total + leavingSlots
 		anyNeed := false
 		for i := range tasks {
-			if served[i] <= 0 || started[i] >= loads[i].Starts {
+			if served[i] <= 0 || startedOf[tasks[i].Class] >= loads[i].Starts {
 				continue
 			}
 			if f.Room(i) > 0 {

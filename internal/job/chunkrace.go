@@ -230,17 +230,14 @@ func chunkRaces(tasks []Task) []error {
 // A folder is that of an array, however its path is spelled.
 type folder struct {
 	path string
-	info os.FileInfo // nil if there is none
+	info os.FileInfo
 }
 
 func folderAt(path string) folder {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		info = nil
-	}
+	info, _ := os.Stat(path) // nil if there is none
 	return folder{path, info}
 }
 

@@ -377,6 +377,66 @@ func TestTasksOfWhichOnlyOneNamesItsAxesMustBeOrderedAsAWhole(t *testing.T) {
 	}
 }
 
+func TestAxesWithoutNamesAreTheSameFromTheLastOneOn(t *testing.T) {
+	lineFrom := func(begin int64) Task {
+		block := geom.Roi{Offset: geom.Coord(0), Shape: geom.Coord(32)}
+		g, err := geom.NewGrid(geom.GridSpec{TotalRead: geom.Roi{Offset: geom.Coord(begin), Shape: geom.Coord(32)}, Read: block, Write: block})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Task{ID: "b", Grid: g, Output: &Volume{Path: "/out", Shape: geom.Coord(64), Chunks: geom.Coord(32)}}
+	}
+	spec := squares(t)[0].Grid.Spec()
+	spec.TotalRead.Shape = geom.Coord(64, 32) // the chunks at the begin of the last axis
+	g, err := geom.NewGrid(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := squares(t)[0]
+	first.Grid = g
+	for begin, races := range map[int64]bool{0: true, 32: false} {
+		for _, tasks := range [][]Task{{first, lineFrom(begin)}, {lineFrom(begin), first}} {
+			if errs := chunkRaces(tasks); (len(errs) == 1) != races {
+				t.Errorf("from %d on: %v", begin, errs)
+			}
+		}
+	}
+	linked := []Task{first, lineFrom(0)}
+	linked[1].After = []string{"a"}
+	if errs := chunkRaces(linked); len(errs) > 0 {
+		t.Errorf("tasks that cannot be linked, which the check of edges reports: %v", errs)
+	}
+}
+
+func TestABlockThatSeesTheAxesInAnotherOrderMustWaitForAllThatItSharesAChunkWith(t *testing.T) {
+	tasks := squares(t)
+	tasks[0].Output.Axes, tasks[1].Output.Axes, tasks[1].After = []string{"y", "x"}, []string{"x", "y"}, []string{"a"}
+	reading := func(low, high int64) []error {
+		spec := tasks[0].Grid.Spec()
+		spec.TotalRead, spec.Read = spec.TotalRead.Grow(geom.Fill(2, low), geom.Fill(2, high)), spec.Write.Grow(geom.Fill(2, low), geom.Fill(2, high))
+		g, err := geom.NewGrid(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tasks[1].Grid = g
+		return chunkRaces(tasks)
+	}
+	for _, c := range []struct {
+		low, high int64
+		want      string // "" if none
+	}{
+		{0, 0, `block (1, 0), writing [32:64, 0:32], of task "a" and block (0, 1), writing [0:32, 32:64], of task "b"`},
+		{32, 0, `block (1, 0), writing [32:64, 0:32], of task "a" and block (0, 1), writing [0:32, 32:64], of task "b"`},
+		{0, 32, `block (0, 1), writing [0:32, 32:64], of task "a" and block (1, 0), writing [32:64, 0:32], of task "b"`},
+		{32, 32, ""},
+	} {
+		errs := reading(c.low, c.high)
+		if len(errs) > 1 || (len(errs) == 1) != (c.want != "") || len(errs) == 1 && !strings.Contains(errs[0].Error(), c.want) {
+			t.Errorf("a context of %d and %d: %v, want %q", c.low, c.high, errs, c.want)
+		}
+	}
+}
+
 func TestTheFirstMultipleInAnIntervalIsThatOfASearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := rapid.Uint64Range(1, 200).Draw(t, "m")

@@ -41,4 +41,10 @@
 // that the kernel has thrown away). Such a segment is left for good, and the
 // same records go to a new segment, whose header says where it continues;
 // what stands in the old one from there on is void.
+//
+// # Take-over
+//
+// A reader sees also what a killed writer had written but not synced. So
+// Create syncs the segments of earlier epochs before it states that it builds
+// on them. Changes of the directory are taken to reach the disk in their order.
 package journal

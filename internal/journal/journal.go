@@ -106,9 +106,10 @@ func Create(dir string, epoch uint64, options ...Option) (*Journal, error) {
 
 // settle makes durable what earlier epochs left: Read gives also what a writer
 // that was killed had written but not synced, and this epoch builds on it.
+// Their names become durable no later than that of this epoch's first segment.
 func (j *Journal) settle() error {
 	files, err := listSegments(j.dir)
-	if err != nil || len(files) == 0 {
+	if err != nil {
 		return err
 	}
 	for _, f := range files {
@@ -116,7 +117,7 @@ func (j *Journal) settle() error {
 			return err
 		}
 	}
-	return j.disk.Sync(j.dir)
+	return nil
 }
 
 // Append adds a record to the next commit and returns its number. The record
@@ -295,8 +296,8 @@ func (j *Journal) Rotate() (segment uint32, err error) {
 
 // DropBefore removes every segment of earlier epochs, and those of this epoch
 // below the given one. The oldest go first, so that a crash in between leaves
-// a journal that only begins later. Who was taken over drops nothing: the
-// checkpoint may be void for the newer epoch.
+// a journal that only begins later; after a power failure they may be back.
+// A writer that was taken over drops nothing: its checkpoint may be void.
 func (j *Journal) DropBefore(segment uint32) error {
 	j.commit.Lock()
 	defer j.commit.Unlock()
@@ -317,7 +318,7 @@ func (j *Journal) DropBefore(segment uint32) error {
 			return fmt.Errorf("drop an old journal segment: %w", err)
 		}
 	}
-	return j.disk.Sync(j.dir)
+	return nil
 }
 
 // Close commits what was appended and closes the segment. It returns the error

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -263,6 +264,75 @@ func TestOldSegmentsGoAfterACheckpoint(t *testing.T) {
 	report := wantRecords(t, dir, "2/2 checkpoint")
 	if got, want := report.First, (Position{2, 2}); got != want {
 		t.Errorf("first is %v, want %v", got, want)
+	}
+}
+
+func TestAWriterThatWasTakenOverDropsNothing(t *testing.T) {
+	dir := t.TempDir()
+	var taken error
+	old := mustCreate(t, dir, 1, WithCheck(func() error { return taken }))
+	old.Append([]byte("a"))
+	segment, err := old.Rotate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, report, err := replay(t, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.Append([]byte("checkpoint that the next epoch has not seen"))
+	mustCommit(t, old, 2)
+	taken = errors.New("taken over by epoch 2")
+	next := mustCreate(t, dir, 2, After(report.Last))
+	if err := old.DropBefore(segment); err != taken {
+		t.Errorf("DropBefore: %v", err)
+	}
+	next.Append([]byte("b"))
+	mustCommit(t, next, 1)
+	wantRecords(t, dir, "1/1 a", "2/1 b")
+}
+
+func TestAReaderBesideALiveWriterGetsAPrefix(t *testing.T) {
+	dir := t.TempDir()
+	j := mustCreate(t, dir, 1, WithSegmentBytes(300), withDisk(newCrashDisk(dir)))
+	const n = 400
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range n {
+			j.Append([]byte("a record of some length"))
+			if _, err := j.Commit(); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for last := uint64(0); last < n; {
+		report, err := Read(dir, func(epoch, seq uint64, _ []byte) error { return nil })
+		if err != nil || report.Records != report.Last.Record || report.Records < last {
+			t.Fatalf("%+v (%v), after %d records", report, err, last)
+		}
+		last = report.Records
+	}
+	<-done
+}
+
+func TestReadHoldsOneSegmentInMemory(t *testing.T) {
+	dir := t.TempDir()
+	const segment = 1 << 20
+	j := mustCreate(t, dir, 1, WithSegmentBytes(segment))
+	for i := range uint64(10) {
+		j.Append(make([]byte, segment))
+		mustCommit(t, j, i+1)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	report, err := Read(dir, func(_, _ uint64, _ []byte) error { return nil })
+	runtime.ReadMemStats(&after)
+	if err != nil || report.Segments != 10 {
+		t.Fatalf("%d segments, %v", report.Segments, err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 3*segment { // the race detector makes some twice
+		t.Errorf("%d bytes were allocated for 10 segments of %d bytes", got, segment)
 	}
 }
 

@@ -289,14 +289,19 @@ func TestAReaderThatTakesNothingStopsNobody(t *testing.T) {
 	}
 }
 
-// slow takes a second for each write.
-type slow struct{ bytes.Buffer }
+// slow takes one write at each tick.
+type slow struct {
+	bytes.Buffer
+	tick <-chan time.Time
+}
 
-func (s *slow) Write(b []byte) (int, error) { time.Sleep(time.Second); return s.Buffer.Write(b) }
+func (s *slow) Write(b []byte) (int, error) { <-s.tick; return s.Buffer.Write(b) }
 
 func TestASlowReaderGetsTheEndOfTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out := &slow{}
+		every := time.NewTicker(time.Second)
+		defer every.Stop()
+		out := &slow{tick: every.C}
 		show := NewProgress(out, JSONLines)
 		s := failedRun()
 		for i := range 5000 { // about a megabyte

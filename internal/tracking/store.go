@@ -307,15 +307,12 @@ func (s *Store) flushFailures(changes map[int64]failureChange) error {
 			if c.set {
 				old = c.value
 			}
-			binary.LittleEndian.PutUint32(b[4*i:], addSaturating(old, c.add))
+			now := addSaturating(old, c.add)
+			binary.LittleEndian.PutUint32(b[4*i:], now)
+			// A write that fails may have written a part: from here on what is to be there is known, and no count is added twice.
+			changes[first+i] = failureChange{set: true, value: now}
 		}
-		if err := s.failures.writeAt(b, 4*first); err != nil {
-			return err
-		}
-		for i := range n {
-			delete(changes, first+i)
-		}
-		return nil
+		return s.failures.writeAt(b, 4*first)
 	})
 }
 

@@ -262,44 +262,75 @@ func TestAFlushThatFailsLosesNoMarkAndCountsNoFailureTwice(t *testing.T) {
 	g := mustGrid(t, lineSpec(50, 10, 0, 0))
 	dir := filepath.Join(t.TempDir(), "f")
 	s := mustOpen(t, dir, g)
-	s.MarkDone(3)
-	s.MarkDone(3)
-	s.MarkDone(1)
+	failToFlush := func(a *arrayFile) {
+		t.Helper()
+		if err := s.Flush(); err == nil || !strings.Contains(err.Error(), a.path) {
+			t.Fatalf("Flush of %s: %v", a.path, err)
+		}
+	}
+	cannotBeWritten := func(a *arrayFile) {
+		t.Helper()
+		readOnly, err := os.Open(a.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer readOnly.Close()
+		good := a.file
+		a.file = readOnly
+		failToFlush(a)
+		a.file = good
+	}
+	for _, b := range []int64{3, 3, 1} {
+		s.MarkDone(b)
+	}
 	s.AddFailure(0)
 	s.AddFailure(4)
-	good := s.failures.file
-	readOnly, err := os.Open(s.failures.path)
-	if err != nil {
+	cannotBeWritten(&s.failures)
+	s.MarkDone(2)
+	cannotBeWritten(&s.done)
+	// Now cell 0 can be written, and cell 4, a run of its own, cannot be read.
+	if err := os.Truncate(s.failures.path, 4); err != nil {
 		t.Fatal(err)
 	}
-	defer readOnly.Close()
-	s.failures.file = readOnly
-	if err := s.Flush(); err == nil || !strings.Contains(err.Error(), s.failures.path) {
-		t.Fatalf("Flush to a file that cannot be written: %v", err)
-	}
-	s.AddFailure(4)
-	s.SetFailures(0, 7)
-	good, s.failures.file = nil, good
-	goodDone := s.done.file
-	doneReadOnly, err := os.Open(s.done.path)
-	if err != nil {
+	failToFlush(&s.failures)
+	if err := os.Truncate(s.failures.path, s.failures.size); err != nil {
 		t.Fatal(err)
 	}
-	defer doneReadOnly.Close()
-	s.done.file = doneReadOnly
-	s.MarkDone(2)
-	s.MarkDone(2)
-	if err := s.Flush(); err == nil || !strings.Contains(err.Error(), s.done.path) {
-		t.Fatalf("Flush to a file that cannot be written: %v", err)
-	}
-	s.done.file = goodDone
-	_ = good
 	mustClose(t, s)
 	after := snapshot(t, dir)
 	if diff := cmp.Diff([]byte{0, 1, 1, 1, 0}, after["done/c/0"]); diff != "" {
 		t.Errorf("done (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(failureBytes(7, 0, 0, 0, 2), after["failures/c/0"]); diff != "" {
+	if diff := cmp.Diff(failureBytes(1, 0, 0, 0, 1), after["failures/c/0"]); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+}
+
+func TestMarksThatComeDuringAFlushThatFailsFollowThoseOfTheFlush(t *testing.T) {
+	g := mustGrid(t, lineSpec(60, 10, 0, 0))
+	dir := filepath.Join(t.TempDir(), "f")
+	s := mustOpen(t, dir, g)
+	add := func(b int64) { s.AddFailure(b) }
+	set := func(n uint32) func(int64) { return func(b int64) { s.SetFailures(b, n) } }
+	none := func(int64) {}
+	changes := []struct{ first, later func(block int64) }{{add, none}, {none, add}, {add, add}, {set(5), add}, {add, set(7)}, {set(5), set(7)}}
+	for b, c := range changes {
+		c.first(int64(b))
+	}
+	s.MarkDone(0)
+	done, failures := s.pendingDone, s.pendingFailures // as Flush takes them
+	s.pendingDone, s.pendingFailures = nil, map[int64]failureChange{}
+	for b, c := range changes {
+		c.later(int64(b))
+	}
+	s.MarkDone(1)
+	s.putBack(done, failures)
+	mustClose(t, s)
+	after := snapshot(t, dir)
+	if diff := cmp.Diff([]byte{1, 1, 0, 0, 0, 0}, after["done/c/0"]); diff != "" {
+		t.Errorf("done (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(failureBytes(1, 1, 2, 6, 7, 7), after["failures/c/0"]); diff != "" {
 		t.Errorf("failures (-want +got):\n%s", diff)
 	}
 }

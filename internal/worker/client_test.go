@@ -354,7 +354,7 @@ func TestANewDiscoveryFileIsFollowedAndAnOldOneIsNot(t *testing.T) {
 }
 
 func TestRefusalsAndTheirExitStatus(t *testing.T) {
-	for code, want := range map[string]int{"secret": StatusRefused, "version": StatusRefused, "epoch": StatusRefused, "twin": StatusRefused, "unknown_tag": StatusRefused, "ended": 0} {
+	for code, want := range map[string]int{"version": StatusRefused, "epoch": StatusRefused, "twin": StatusRefused, "unknown_tag": StatusRefused, "ended": 0} {
 		c, cfg := overTCP(t, testTask("func"))
 		c.refuseWith(&api.Error{Code: code, Message: "for a reason"})
 		w := start(t, cfg)
@@ -383,7 +383,7 @@ func TestWithoutAnAnswerTheLogSaysWhatWasTried(t *testing.T) {
 	w := start(t, cfg)
 	var exit *ExitError
 	if err := w.wait(); !errors.As(err, &exit) || exit.Status != StatusNoAnswer || !strings.Contains(err.Error(), l.Addr().String()) ||
-		!strings.Contains(err.Error(), "connection refused") || !strings.Contains(err.Error(), "no daisy coordinator answers there: HTTP status 404") {
+		!strings.Contains(err.Error(), "connection refused") || !strings.Contains(err.Error(), "somebody else listens at "+other.Listener.Addr().String()+": the answer (HTTP status 404) does not prove") {
 		t.Errorf("got %v", err)
 	}
 }

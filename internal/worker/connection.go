@@ -63,10 +63,15 @@ func (c *Client) tryAll(ctx context.Context) (*link, error) {
 			c.answered.Store(int64(c.clock()))
 			return l, nil
 		}
-		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
-			c.answered.Store(int64(c.clock())) // a machine that refuses is alive
+		tried := fmt.Sprintf("%s: %v", address, err)
+		var other *stranger
+		if errors.As(err, &other) {
+			tried = other.Error()
 		}
-		c.places.tried = append(c.places.tried, fmt.Sprintf("%s: %v", address, err))
+		if other != nil || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
+			c.answered.Store(int64(c.clock())) // a machine that refuses, or has something else there, is alive
+		}
+		c.places.tried = append(c.places.tried, tried)
 		var no *refusal
 		if errors.As(err, &no) {
 			if no.final() {

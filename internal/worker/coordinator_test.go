@@ -28,6 +28,8 @@ const (
 	realSoon   = 20 * time.Second
 )
 
+var testKey = api.Key{Run: testRun, Secret: testSecret}
+
 // soon bounds every wait of a test; it is never waited for when all is well.
 var soon = realSoon
 
@@ -160,26 +162,36 @@ func (c *script) refuseWith(e *api.Error) {
 }
 
 func (c *script) join(w http.ResponseWriter, r *http.Request) {
-	var req api.JoinRequest
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
 		c.t.Error(err)
 	}
-	if got := r.Header.Get("Authorization"); got != "Bearer "+testSecret {
-		c.t.Errorf("Authorization: got %q", got)
+	var req api.JoinRequest
+	if err := json.Unmarshal(body, &req); err != nil {
+		c.t.Error(err)
+	}
+	if !testKey.CheckRequest(r, body) {
+		c.t.Errorf("the join has no proof: %v", r.Header)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.joins = append(c.joins, req)
 	if c.refuse != nil {
-		w.WriteHeader(http.StatusForbidden)
-		_ = json.NewEncoder(w).Encode(c.refuse)
+		prove(w, r, http.StatusForbidden, marshal(c.t, c.refuse))
 		return
 	}
-	_ = json.NewEncoder(w).Encode(c.joined)
+	prove(w, r, http.StatusOK, marshal(c.t, c.joined))
+}
+
+// prove answers as the coordinator of the run.
+func prove(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+	w.Header().Set(api.HeaderProof, testKey.ProveAnswer(r, status, body))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
 }
 
 func (c *script) stream(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Upgrade") != api.Upgrade || r.Header.Get(api.HeaderRun) != testRun {
+	if r.Header.Get("Upgrade") != api.Upgrade || !testKey.CheckRequest(r, nil) {
 		c.t.Errorf("the upgrade has the wrong headers: %v", r.Header)
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
@@ -189,7 +201,8 @@ func (c *script) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = conn.SetDeadline(time.Time{})
 	// The first frames may follow in the same segment.
-	head := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + api.Upgrade + "\r\n\r\n"
+	head := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + api.Upgrade + "\r\n" +
+		api.HeaderProof + ": " + testKey.ProveAnswer(r, http.StatusSwitchingProtocols, nil) + "\r\n\r\n"
 	if _, err := conn.Write(append([]byte(head), wire.AppendHeartbeat(nil)...)); err != nil {
 		return
 	}

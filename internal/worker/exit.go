@@ -8,9 +8,9 @@ const (
 	StatusCannotStart = 1
 	// StatusUsage: the command line is wrong.
 	StatusUsage = 2
-	// StatusNoAnswer: no address of the coordinator answered.
+	// StatusNoAnswer: no address of the coordinator answered with the right secret.
 	StatusNoAnswer = 3
-	// StatusRefused: the coordinator does not want this worker (secret, version, epoch, twin).
+	// StatusRefused: the coordinator does not want this worker (version, epoch, twin).
 	StatusRefused = 4
 	// StatusGone: the coordinator was there and has been silent for too long.
 	StatusGone = 5

@@ -33,22 +33,27 @@ const (
 
 // A refusal is a coordinator's no.
 type refusal struct {
-	status  int
 	code    string
 	message string
 }
 
-func (r *refusal) Error() string {
-	if r.code == "" {
-		return fmt.Sprintf("no daisy coordinator answers there: HTTP status %d", r.status)
-	}
-	return r.message
+func (r *refusal) Error() string { return r.message }
+
+// A stranger answers where the coordinator was said to listen: another program, the coordinator of another run, or somebody
+// who only says that he is ours. Nothing of what he says counts.
+type stranger struct {
+	address string
+	status  int
 }
 
-// final: asking again is no use. A coordinator of another run at an old address, or one that is busy, is not the last word.
+func (s *stranger) Error() string {
+	return fmt.Sprintf("somebody else listens at %s: the answer (HTTP status %d) does not prove that it is this run's coordinator", s.address, s.status)
+}
+
+// final: asking again is no use. A coordinator that is busy is not the last word.
 func (r *refusal) final() bool {
 	switch r.code {
-	case "secret", "version", "epoch", "twin", "unknown_tag", "ended":
+	case "version", "epoch", "twin", "unknown_tag", "ended":
 		return true
 	default:
 		return false
@@ -114,7 +119,6 @@ func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, e
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	c.authorize(req.Header)
 	transport := &http.Transport{
 		// No proxy: the coordinator is inside the cluster, whatever the environment says.
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx, address) },
@@ -122,7 +126,7 @@ func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, e
 	}
 	client := &retryablehttp.Client{
 		HTTPClient: &http.Client{
-			Transport: transport, Timeout: answerTimeout,
+			Transport: signed{c.places.key(), address, body, transport}, Timeout: answerTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		RetryMax:     3,
@@ -143,7 +147,7 @@ func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, e
 	}
 	defer resp.Body.Close()
 	c.answered.Store(int64(c.clock()))
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -152,9 +156,44 @@ func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, e
 	}
 	joined := new(api.JoinResponse)
 	if err := json.Unmarshal(answer, joined); err != nil || joined.Worker == "" || joined.Epoch == 0 {
-		return nil, &refusal{status: resp.StatusCode}
+		return nil, errors.New("the coordinator's answer to the join cannot be read")
 	}
 	return joined, nil
+}
+
+// signed signs each request, which has this body, with a nonce of its own, and gives an answer only if its proof is right.
+type signed struct {
+	key     api.Key
+	address string
+	body    []byte
+	next    http.RoundTripper
+}
+
+func (s signed) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	s.key.SignRequest(r, s.body)
+	resp, err := s.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := proven(s.key, s.address, r, resp); err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+// proven reads the answer to r and checks its proof. The body can be read again.
+func proven(key api.Key, address string, r *http.Request, resp *http.Response) error {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return err
+	}
+	if !key.CheckAnswer(resp, r, body) {
+		return &stranger{address, resp.StatusCode}
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
 }
 
 // backoffAfter is full jitter, so that hundreds of workers that were refused together do not come back together. What the
@@ -171,11 +210,6 @@ func backoffAfter(low, high time.Duration, attempt int, resp *http.Response) tim
 // jitter is a random time below limit.
 func jitter(limit time.Duration) time.Duration { return rand.N(max(limit, 1)) }
 
-func (c *Client) authorize(h http.Header) {
-	h.Set("Authorization", "Bearer "+c.places.secret)
-	h.Set(api.HeaderRun, c.places.runID)
-}
-
 // host is the address as a URL's host.
 func host(address string) string {
 	if address == inProcess {
@@ -187,9 +221,9 @@ func host(address string) string {
 func refused(status int, body []byte) error {
 	var e api.Error
 	if json.Unmarshal(body, &e) != nil {
-		e = api.Error{}
+		return fmt.Errorf("the coordinator answers with HTTP status %d, and no reason that can be read", status)
 	}
-	return &refusal{status: status, code: e.Code, message: api.OneLine(e.Message)}
+	return &refusal{code: e.Code, message: api.OneLine(e.Message)}
 }
 
 // upgrade opens a connection and makes it a stream of frames.
@@ -220,7 +254,7 @@ func (c *Client) switchTo(conn net.Conn, address string) (*link, error) {
 	}
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", api.Upgrade)
-	c.authorize(req.Header)
+	c.places.key().SignRequest(req, nil)
 	var head bytes.Buffer
 	if err := req.Write(&head); err != nil {
 		return nil, err
@@ -228,15 +262,17 @@ func (c *Client) switchTo(conn net.Conn, address string) (*link, error) {
 	if _, err := conn.Write(head.Bytes()); err != nil {
 		return nil, err
 	}
-	from := bufio.NewReaderSize(conn, 1<<10)
+	from := bufio.NewReaderSize(io.LimitReader(conn, maxAnswer), 1<<10) // a stranger's answer may have no end
 	resp, err := http.ReadResponse(from, req)
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
+	if err := proven(c.places.key(), address, req, resp); err != nil {
+		return nil, err
+	}
 	c.answered.Store(int64(c.clock()))
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		body, err := io.ReadAll(resp.Body)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/rundir"
 )
 
@@ -31,7 +32,7 @@ func (p *places) find(ctx context.Context, cfg *Config) error {
 			return nil
 		}
 		if !pause(ctx, wait) {
-			return fmt.Errorf("%w: the coordinator has not written it yet, or the file system does not show it here", err)
+			return fmt.Errorf("%w: the coordinator has not written it yet or has ended, or the file system does not show it here", err)
 		}
 	}
 }
@@ -63,6 +64,9 @@ func (p *places) reread(cfg *Config, epoch uint64) error {
 	p.runID, p.secret, p.epoch, p.addresses = found.RunID, secret, found.Epoch, found.Addresses
 	return nil
 }
+
+// key makes and checks the proofs of the run.
+func (p *places) key() api.Key { return api.Key{Run: p.runID, Secret: p.secret} }
 
 // dial opens a connection to one address.
 func (c *Client) dial(ctx context.Context, address string) (net.Conn, error) {

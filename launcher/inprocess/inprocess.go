@@ -9,7 +9,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,22 +29,25 @@ type Launcher struct {
 
 	mu      sync.Mutex
 	watch   func(launcher.Status)
-	workers map[launcher.Worker]*entry
+	tags    map[string]bool            // of all submissions
+	workers map[launcher.Worker]*entry // those that have not returned
 	closed  bool
 	running sync.WaitGroup
 }
 
 type entry struct {
 	cancel context.CancelFunc
-	ours   bool
-	ended  bool
+	ours   bool // guarded by Launcher.mu
+
+	telling sync.Mutex // one status after the other, none after the end
+	ended   bool
 }
 
 var _ launcher.Launcher = (*Launcher)(nil)
 
 // New returns a launcher called name in reports, whose workers are calls of start.
 func New(name string, start Start) *Launcher {
-	return &Launcher{name: name, start: start, workers: make(map[launcher.Worker]*entry), watch: func(launcher.Status) {}}
+	return &Launcher{name: name, start: start, tags: make(map[string]bool), workers: make(map[launcher.Worker]*entry), watch: func(launcher.Status) {}}
 }
 
 // Name is the name given to New.
@@ -64,75 +69,89 @@ func (l *Launcher) Watch(f func(launcher.Status)) {
 }
 
 // Submit starts r.Count workers. After Close it is an error.
-func (l *Launcher) Submit(_ context.Context, r launcher.Request) error {
+func (l *Launcher) Submit(ctx context.Context, r launcher.Request) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("submission %q: %w", r.Tag, context.Cause(ctx))
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return errors.New("the launcher is closed: no worker starts any more")
+	switch {
+	case l.closed:
+		return fmt.Errorf("submission %q: the launcher is closed: no worker starts any more", r.Tag)
+	case l.tags[r.Tag]:
+		return fmt.Errorf("submission %q: the tag is taken by an earlier submission", r.Tag)
+	case r.Count < 1:
+		return fmt.Errorf("submission %q: it asks for %d workers", r.Tag, r.Count)
 	}
-	for i := range r.Count {
-		w := launcher.Worker{Tag: r.Tag, Element: i}
-		if _, twice := l.workers[w]; twice {
-			return fmt.Errorf("worker %s was submitted before", w)
-		}
-	}
+	l.tags[r.Tag] = true
 	node, _ := os.Hostname()
 	for i := range r.Count {
 		w := launcher.Worker{Tag: r.Tag, Element: i}
 		ctx, cancel := context.WithCancel(context.Background())
-		l.workers[w] = &entry{cancel: cancel}
+		e := &entry{cancel: cancel}
+		l.workers[w] = e
 		l.running.Go(func() {
-			l.tell(launcher.Status{Worker: w, State: launcher.Running, Node: node, PID: os.Getpid()})
+			l.tell(e, launcher.Status{Worker: w, State: launcher.Running, Node: node, PID: os.Getpid()})
 			err := l.start(ctx, r, w)
 			cancel()
-			l.end(w, err)
+			l.end(e, w, err)
+			l.mu.Lock()
+			delete(l.workers, w)
+			l.mu.Unlock()
 		})
 	}
 	return nil
 }
 
-// end tells of a worker's end, once.
-func (l *Launcher) end(w launcher.Worker, err error) {
+// end tells of a worker's end.
+func (l *Launcher) end(e *entry, w launcher.Worker, err error) {
 	l.mu.Lock()
-	e := l.workers[w]
-	if e == nil || e.ended {
-		l.mu.Unlock()
-		return
-	}
-	e.ended = true
 	end := launcher.End{Cause: launcher.Exited, Ours: e.ours}
 	l.mu.Unlock()
 	if err != nil {
 		end.Exit, end.Detail = 1, err.Error()
 	}
-	l.tell(launcher.Status{Worker: w, State: launcher.Ended, End: end})
+	l.tell(e, launcher.Status{Worker: w, State: launcher.Ended, End: end})
 }
 
-func (l *Launcher) tell(s launcher.Status) {
+func (l *Launcher) tell(e *entry, s launcher.Status) {
+	e.telling.Lock()
+	defer e.telling.Unlock()
+	if e.ended {
+		return
+	}
+	e.ended = s.State == launcher.Ended
 	l.mu.Lock()
 	f := l.watch
 	l.mu.Unlock()
 	f(s)
 }
 
-// Cancel cancels the contexts of workers.
-func (l *Launcher) Cancel(_ context.Context, workers ...launcher.Worker) error {
+// stop cancels the contexts of those of the workers that have not returned, and gives them.
+func (l *Launcher) stop(workers []launcher.Worker) map[launcher.Worker]*entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	found := make(map[launcher.Worker]*entry)
 	for _, w := range workers {
-		if e := l.workers[w]; e != nil && !e.ended {
+		if e := l.workers[w]; e != nil {
 			e.ours = true
 			e.cancel()
+			found[w] = e
 		}
 	}
+	return found
+}
+
+// Cancel cancels the contexts of workers.
+func (l *Launcher) Cancel(_ context.Context, workers ...launcher.Worker) error {
+	l.stop(workers)
 	return nil
 }
 
 // Kill cancels the contexts of workers and reports their ends at once, whether they return or not.
-func (l *Launcher) Kill(ctx context.Context, workers ...launcher.Worker) error {
-	_ = l.Cancel(ctx, workers...)
-	for _, w := range workers {
-		l.end(w, errors.New("killed"))
+func (l *Launcher) Kill(_ context.Context, workers ...launcher.Worker) error {
+	for w, e := range l.stop(workers) {
+		l.end(e, w, errors.New("killed"))
 	}
 	return nil
 }
@@ -142,13 +161,9 @@ func (l *Launcher) Kill(ctx context.Context, workers ...launcher.Worker) error {
 func (l *Launcher) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
-	for _, e := range l.workers {
-		if !e.ended {
-			e.ours = true
-			e.cancel()
-		}
-	}
+	left := slices.Collect(maps.Keys(l.workers))
 	l.mu.Unlock()
+	l.stop(left)
 	gone := make(chan struct{})
 	go func() {
 		l.running.Wait()
@@ -160,12 +175,6 @@ func (l *Launcher) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		left := 0
-		for _, e := range l.workers {
-			if !e.ended {
-				left++
-			}
-		}
-		return fmt.Errorf("%d workers ignore that they were told to end; they stay until this process ends", left)
+		return fmt.Errorf("%d workers ignore that they were told to end; they stay until this process ends", len(l.workers))
 	}
 }

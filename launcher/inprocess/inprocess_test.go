@@ -8,7 +8,14 @@ import (
 	"time"
 
 	"example.org/daisy/launcher"
+	"example.org/daisy/launcher/launchertest"
 )
+
+func TestTheInProcessLauncherConforms(t *testing.T) {
+	launchertest.Run(t, func(*testing.T) launcher.Launcher {
+		return New("in-process", launchertest.Goroutine)
+	}, launchertest.Options{Goroutines: true})
+}
 
 // collect gives the channel on which a launcher's statuses arrive.
 func collect(l *Launcher) <-chan launcher.Status {

@@ -1,14 +1,18 @@
 package launchertest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"testing"
+
+	"example.org/daisy/launcher"
 )
 
 // program is the first argument that turns a test binary into the worker of the suite.
@@ -81,6 +85,34 @@ func work(address, role string) int {
 		if err := to.Encode(answer); err != nil {
 			return 98
 		}
+	}
+}
+
+// Goroutine is a worker of the suite for launchers whose workers are goroutines. It waits for the order to exit, or for the end
+// of its context.
+func Goroutine(ctx context.Context, r launcher.Request, w launcher.Worker) error {
+	conn, err := net.Dial("tcp", r.Argv[2])
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	h := hello{Role: r.Argv[3], PID: os.Getpid(), Env: bytesOf([]string{"DAISY_TAG=" + w.Tag, "DAISY_ELEMENT=" + strconv.Itoa(w.Element)})}
+	if err := json.NewEncoder(conn).Encode(h); err != nil {
+		return err
+	}
+	var o order
+	switch err := json.NewDecoder(conn).Decode(&o); {
+	case ctx.Err() != nil:
+		return nil // told to leave
+	case err != nil:
+		return err
+	case o.Do != "exit":
+		return fmt.Errorf("a goroutine cannot obey the order %q", o.Do)
+	case o.N != 0:
+		return fmt.Errorf("status %d", o.N)
+	default:
+		return nil
 	}
 }
 

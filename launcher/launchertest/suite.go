@@ -1,5 +1,5 @@
-// Package launchertest is the conformance suite of launchers that start processes: what package launcher promises, tested on
-// real processes.
+// Package launchertest is the conformance suite of launchers: what package launcher promises, tested on real processes, or on
+// real goroutines.
 package launchertest
 
 import (
@@ -23,32 +23,40 @@ import (
 type Options struct {
 	// GPUs is how many devices they give out; the tests about GPUs need 2.
 	GPUs int
+	// Goroutines: the workers are no processes but calls of Goroutine. What only a process can have is skipped, with the reason.
+	Goroutines bool
 }
 
-// Run tests launchers that open makes, a fresh one for each test. The package's TestMain must call Main.
+// Run tests launchers that open makes, a fresh one for each test. The package's TestMain must call Main, unless the workers
+// are goroutines.
 func Run(t *testing.T, open func(*testing.T) launcher.Launcher, o Options) {
 	for _, test := range []struct {
 		name string
 		run  func(*bench)
+		// lacks is why a goroutine cannot keep the promise, "" if it can.
+		lacks string
 	}{
-		{"ArgvAndEnvironmentArriveByteForByte", argvAndEnvironment},
-		{"AWorkerRunsInItsFolderAndAppendsToItsLog", folderAndLog},
-		{"EveryElementKnowsItsTagAndNumber", elements},
-		{"NothingIsToldBeforeSubmitAndEveryStateOnceInOrder", statuses},
-		{"TheExitStatusIsTold", exitStatus},
-		{"TheSignalIsTold", signalNumber},
-		{"CancelSendsTERM", cancelRunning},
-		{"AWorkerCancelledBeforeItsStartNeverStarts", cancelPending},
-		{"CancelAndKillIgnoreUnknownAndEndedWorkers", unknownWorkers},
-		{"KillEndsAWorkerThatIgnoresTERMWithDetachedChildren", killStubborn},
-		{"KillEndsAStoppedWorker", killStopped},
-		{"WhatAWorkerLeavesBehindIsGoneBeforeItsEndIsTold", strays},
-		{"GPUsAreGivenToOneWorkerAtATime", gpus},
-		{"ARefusedRequestStartsNothing", refusals},
-		{"CloseEndsEverything", closeAll},
-		{"ManyAtOnceEndOnceEach", concurrency},
+		{"ArgvAndEnvironmentArriveByteForByte", argvAndEnvironment, "it has no arguments and no environment of its own"},
+		{"AWorkerRunsInItsFolderAndAppendsToItsLog", folderAndLog, "it has no folder and no output of its own"},
+		{"EveryElementKnowsItsTagAndNumber", elements, ""},
+		{"NothingIsToldBeforeSubmitAndEveryStateOnceInOrder", statuses, ""},
+		{"TheExitStatusIsTold", exitStatus, ""},
+		{"TheSignalIsTold", signalNumber, "no signal ends it alone"},
+		{"CancelTellsAWorkerToLeave", cancelRunning, ""},
+		{"AWorkerCancelledBeforeItsStartNeverStarts", cancelPending, "it starts at once: it has nothing to wait for"},
+		{"CancelAndKillIgnoreUnknownAndEndedWorkers", unknownWorkers, ""},
+		{"KillEndsAWorkerThatIgnoresTERMWithDetachedChildren", killStubborn, "one that ignores its context cannot be ended"},
+		{"KillEndsAStoppedWorker", killStopped, "it cannot be stopped alone"},
+		{"WhatAWorkerLeavesBehindIsGoneBeforeItsEndIsTold", strays, "what it starts are children of the coordinator"},
+		{"GPUsAreGivenToOneWorkerAtATime", gpus, "it has no environment that could name its GPUs"},
+		{"ARefusedRequestStartsNothing", refusals, ""},
+		{"CloseEndsEverything", closeAll, ""},
+		{"ManyAtOnceEndOnceEach", concurrency, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if o.Goroutines && test.lacks != "" {
+				t.Skip("a goroutine cannot: " + test.lacks)
+			}
 			b := &bench{T: t, options: o, desk: openDesk(t), record: newRecord(), launcher: open(t), dir: t.TempDir()}
 			b.launcher.Watch(b.record.watch)
 			t.Cleanup(func() {
@@ -229,7 +237,11 @@ func (b *bench) close() {
 }
 
 func exitStatus(b *bench) {
-	for i, status := range []int{0, 1, 127, 255} {
+	all := []int{0, 1, 127, 255}
+	if b.options.Goroutines { // it returns an error or none
+		all = all[:2]
+	}
+	for i, status := range all {
 		w, s := b.start(fmt.Sprint(i))
 		s.send(b.T, order{Do: "exit", N: status})
 		b.ended(w, launcher.End{Cause: launcher.Exited, Exit: status})
@@ -250,7 +262,11 @@ func cancelRunning(b *bench) {
 		b.Fatalf("Cancel: %v", err)
 	}
 	s.gone(b.T)
-	b.ended(w, launcher.End{Cause: launcher.Signalled, Signal: int(syscall.SIGTERM), Ours: true})
+	end := launcher.End{Cause: launcher.Signalled, Signal: int(syscall.SIGTERM), Ours: true}
+	if b.options.Goroutines {
+		end = launcher.End{Cause: launcher.Exited, Ours: true}
+	}
+	b.ended(w, end)
 }
 
 func cancelPending(b *bench) {
@@ -403,20 +419,27 @@ func refusals(b *bench) {
 	for range 2 {
 		b.desk.next(b.T)
 	}
-	for _, test := range []struct {
+	type refused struct {
 		says   string
 		change func(*launcher.Request)
-	}{
+	}
+	all := []refused{
+		{"taken", func(r *launcher.Request) { r.Tag = "taken" }},
+		{"0 workers", func(r *launcher.Request) { r.Count = 0 }},
+	}
+	ofProcesses := []refused{
 		{"/no/such/program", func(r *launcher.Request) { r.Argv = []string{"/no/such/program"} }},
 		{"program", func(r *launcher.Request) { r.Argv = nil }},
 		{"folder", func(r *launcher.Request) { r.Argv = []string{b.dir} }},
 		{"/no/such/folder", func(r *launcher.Request) { r.Dir = "/no/such/folder" }},
 		{"/no/such/logs", func(r *launcher.Request) { r.LogPath = func(launcher.Worker) string { return "/no/such/logs/1.log" } }},
 		{"zero byte", func(r *launcher.Request) { r.Env = []string{"A=\x00"} }},
-		{"taken", func(r *launcher.Request) { r.Tag = "taken" }},
-		{"0 workers", func(r *launcher.Request) { r.Count = 0 }},
 		{"GPUs", func(r *launcher.Request) { r.GPUs = b.options.GPUs + 1 }},
-	} {
+	}
+	if !b.options.Goroutines {
+		all = append(all, ofProcesses...)
+	}
+	for _, test := range all {
 		r := good("bad")
 		test.change(&r)
 		if err := b.launcher.Submit(b.Context(), r); err == nil || !strings.Contains(err.Error(), test.says) {
@@ -446,9 +469,12 @@ func closeAll(b *bench) {
 	var all []*station
 	for range 3 {
 		s := b.desk.next(b.T)
-		s.do(b.T, order{Do: "ignore TERM"})
-		s.do(b.T, order{Do: "spawn", Text: "child"})
-		all = append(all, s, b.desk.next(b.T))
+		all = append(all, s)
+		if !b.options.Goroutines {
+			s.do(b.T, order{Do: "ignore TERM"})
+			s.do(b.T, order{Do: "spawn", Text: "child"})
+			all = append(all, b.desk.next(b.T))
+		}
 	}
 	b.close()
 	for i := range 3 {

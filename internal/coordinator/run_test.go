@@ -1,0 +1,181 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/rundir"
+)
+
+// newKept is a coordinator that listens and has a run directory.
+func newKept(t *testing.T) (*Coordinator, *rundir.Dir) {
+	t.Helper()
+	dir, err := rundir.Create(t.TempDir(), "line", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Config{Job: benchJob(t, 1, ""), RunDir: dir, Listen: true, Unlimited: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, dir
+}
+
+func TestTheDiscoveryFileGoesWithTheRun(t *testing.T) {
+	c, dir := newKept(t)
+	if _, err := rundir.ReadDiscovery(dir.Path()); err != nil {
+		t.Fatal(err)
+	}
+	c.Stop(engine.StopNow, "enough")
+	if _, err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rundir.ReadDiscovery(dir.Path()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after the run: %v, want no file", err)
+	}
+}
+
+func TestTheDiscoveryFileOfANewerCoordinatorStays(t *testing.T) {
+	c, dir := newKept(t)
+	newer := rundir.Discovery{Epoch: c.epoch + 1, Addresses: []string{"127.0.0.1:1"}}
+	if err := dir.WriteDiscovery(newer); err != nil {
+		t.Fatal(err)
+	}
+	c.Stop(engine.StopNow, "enough")
+	if _, err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := rundir.ReadDiscovery(dir.Path()); err != nil || found.Epoch != newer.Epoch {
+		t.Errorf("got %+v, %v", found, err)
+	}
+}
+
+func TestOnlyATakeOverOrAnErrorThatLastsEndsTheRun(t *testing.T) {
+	full := &fs.PathError{Op: "open", Path: "lock", Err: syscall.EMFILE}
+	taken := &rundir.TakenOverError{Path: "run", Epoch: 1, Newer: 2}
+	for name, tc := range map[string]struct {
+		after time.Duration // from when on
+		err   error         // this comes instead of full
+		want  error
+		took  time.Duration // at least, and about a second more at most
+	}{
+		"no error":                {0, nil, nil, 0},
+		"some without descriptor": {20 * time.Second, nil, nil, 20 * time.Second},
+		"taken over":              {0, taken, taken, 0},
+		"taken over meanwhile":    {20 * time.Second, taken, taken, 20 * time.Second},
+		"an error that lasts":     {time.Hour, nil, full, rundir.StaleAfter},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			err := insist(t.Context(), func() error {
+				if time.Since(began) >= tc.after {
+					return tc.err
+				}
+				return full
+			})
+			if d := time.Since(began); !errors.Is(err, tc.want) || d < tc.took || d > tc.took+time.Second {
+				t.Errorf("%s: %v after %v, want %v after %v", name, err, d, tc.want, tc.took)
+			}
+		})
+	}
+}
+
+// inBubble is a coordinator with a run directory and no port.
+func inBubble(t *testing.T) (*Coordinator, *rundir.Dir) {
+	t.Helper()
+	dir, err := rundir.Create(t.TempDir(), "line", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Config{Job: benchJob(t, 1, ""), RunDir: dir, Unlimited: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, dir
+}
+
+func TestALockThatCannotBeRenewedForAWhileIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, dir := inBubble(t)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			c.renewLock(ctx)
+		}()
+		lock := filepath.Join(dir.Path(), "lock")
+		if err := os.Rename(lock, lock+"-away"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(rundir.StaleAfter)
+		if err := os.Rename(lock+"-away", lock); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * rundir.StaleAfter)
+		if !c.inbox.empty() {
+			t.Fatal("the run was ended")
+		}
+		if _, err := dir.TakeOver(); err != nil {
+			t.Fatal(err)
+		}
+		<-ended // at the next renewal
+		events, _ := c.inbox.swap(nil, nil)
+		if len(events) != 1 || events[0].Kind != engine.EventBroken {
+			t.Errorf("after a take-over: %+v", events)
+		}
+		stop()
+	})
+}
+
+func TestTheEndOfTheRunEndsTheRenewalOfALockThatCannotBeRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, dir := inBubble(t)
+		if err := os.Remove(filepath.Join(dir.Path(), "lock")); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(2*rundir.RenewEvery, stop)
+		began := time.Now()
+		c.renewLock(ctx)
+		if d := time.Since(began); d != 2*rundir.RenewEvery || !c.inbox.empty() {
+			t.Errorf("it took %v, and there are events: %v", d, !c.inbox.empty())
+		}
+	})
+}
+
+func TestACommitWaitsUntilTheEpochCanBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, dir := inBubble(t)
+		epoch := filepath.Join(dir.Path(), "epoch")
+		right, err := os.ReadFile(epoch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write := func(text []byte) {
+			if err := os.WriteFile(epoch, text, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		write([]byte("cannot be read"))
+		time.AfterFunc(10*time.Second, func() { write(right) })
+		n := c.journal.Append([]byte("record"))
+		if got, err := c.journal.Commit(); err != nil || got != n {
+			t.Errorf("committed up to %d (%v), want %d", got, err, n)
+		}
+		write([]byte("99\n"))
+		c.journal.Append([]byte("record"))
+		began := time.Now()
+		var taken *rundir.TakenOverError
+		if _, err := c.journal.Commit(); !errors.As(err, &taken) || time.Since(began) != 0 {
+			t.Errorf("after a take-over: %v after %v", err, time.Since(began))
+		}
+	})
+}

@@ -1,0 +1,399 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+var errKilled = errors.New("the writer was killed")
+
+// crashDisk is a directory that knows what of it would be left by a power
+// failure. Changes of the directory reach the disk in their order, as every
+// journaling file system has it. What an fsync that failed was asked for is
+// still seen by readers, but no later fsync brings it to the disk.
+type crashDisk struct {
+	dir     string
+	fault   func(op string) error // gives the error of the next operation; nil: it works
+	keep    func(n int) int       // of n bytes or changes that nobody synced, how many reach the disk all the same
+	killed  bool                  // no operation has an effect any more
+	seen    map[string]*crashFile
+	synced  map[string]*crashFile
+	changes []change // from synced to seen
+	open    []file
+}
+
+const sector = 512 // bytes that a disk writes as a whole
+
+type change struct {
+	path string
+	file *crashFile // nil: removed
+}
+
+type crashFile struct {
+	file
+	d      *crashDisk
+	seen   []byte
+	synced []byte
+	dirty  int  // from this byte on, what is seen is not synced
+	lost   bool // some of what is seen will never be on the disk
+}
+
+func newCrashDisk(dir string) *crashDisk {
+	return &crashDisk{
+		dir: dir, seen: map[string]*crashFile{}, synced: map[string]*crashFile{},
+		fault: func(string) error { return nil }, keep: func(int) int { return 0 },
+	}
+}
+
+func (d *crashDisk) fail(op string) error {
+	if d.killed {
+		return errKilled
+	}
+	err := d.fault(op)
+	d.killed = err == errKilled
+	return err
+}
+
+func (d *crashDisk) Create(path string) (file, error) {
+	if err := d.fail("create"); err != nil {
+		return nil, err
+	}
+	f, err := osDisk{}.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	d.open = append(d.open, f)
+	c := &crashFile{file: f, d: d}
+	d.change(path, c)
+	return c, nil
+}
+
+func (d *crashDisk) Remove(path string) error {
+	if err := d.fail("remove"); err != nil {
+		return err
+	}
+	d.change(path, nil)
+	return os.Remove(path)
+}
+
+func (d *crashDisk) change(path string, f *crashFile) {
+	d.changes = append(d.changes, change{path, f})
+	d.seen[path] = f
+}
+
+func (d *crashDisk) Sync(path string) error {
+	if path != d.dir {
+		return d.seen[path].Sync()
+	}
+	if err := d.fail("sync directory"); err != nil {
+		return err
+	}
+	d.apply(len(d.changes))
+	return nil
+}
+
+// apply brings the first n changes of the directory to the disk.
+func (d *crashDisk) apply(n int) {
+	for _, c := range d.changes[:n] {
+		d.synced[c.path] = c.file
+	}
+	d.changes = d.changes[n:]
+}
+
+func (f *crashFile) Write(b []byte) (int, error) {
+	dead := f.d.killed
+	err := f.d.fail("write")
+	switch {
+	case dead:
+		return 0, err
+	case err != nil:
+		b = b[:f.d.keep(len(b))]
+	}
+	f.seen = append(f.seen, b...)
+	n, werr := f.file.Write(b)
+	return n, errors.Join(err, werr)
+}
+
+func (f *crashFile) Sync() error {
+	err := f.d.fail("sync")
+	switch err {
+	case nil:
+		f.arrive(len(f.seen))
+	case errKilled:
+	default:
+		f.lost = f.lost || f.dirty < len(f.seen)
+		f.arrive(f.dirty + f.d.keep(len(f.seen)-f.dirty))
+		f.dirty = len(f.seen)
+	}
+	return err
+}
+
+// arrive brings what is dirty up to byte n to the disk.
+func (f *crashFile) arrive(n int) {
+	f.synced = f.synced[:min(len(f.synced), f.dirty)]
+	f.synced = append(f.synced, make([]byte, f.dirty-len(f.synced))...)
+	f.synced = append(f.synced, f.seen[f.dirty:n]...)
+	f.dirty = n
+}
+
+func (f *crashFile) Truncate(n int64) error {
+	if err := f.d.fail("truncate"); err != nil {
+		return err
+	}
+	f.seen = f.seen[:n]
+	f.dirty, f.lost = min(f.dirty, int(n)), false
+	return f.file.Truncate(n)
+}
+
+// kill ends the writer; what it wrote is seen by others.
+func (d *crashDisk) kill() {
+	for _, f := range d.open {
+		_ = f.Close()
+	}
+	d.open, d.killed = nil, false
+}
+
+// losesWhatIsSeen reports whether a reader sees bytes which will never be on the disk.
+func (d *crashDisk) losesWhatIsSeen() bool {
+	for _, f := range d.seen {
+		if f != nil && f.lost {
+			return true
+		}
+	}
+	return false
+}
+
+// powerFailure leaves in the directory what was on the disk.
+func (d *crashDisk) powerFailure(t interface{ Fatal(...any) }) {
+	d.kill()
+	d.apply(d.keep(len(d.changes)))
+	if err := os.RemoveAll(d.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(d.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]*crashFile{}
+	for _, path := range slices.Sorted(maps.Keys(d.synced)) { // keep must be asked in one order
+		f := d.synced[path]
+		if f == nil {
+			continue
+		}
+		rest := f.seen[f.dirty:]
+		if len(f.synced) <= f.dirty || d.keep(1) == 1 { // else it was truncated, and the disk does not know
+			f.arrive(f.dirty + d.keep(len(rest)))
+			switch rest := slices.Clone(f.seen[f.dirty:]); d.keep(2) {
+			case 1: // the file has its length, and no data yet
+				f.synced = append(f.synced, make([]byte, len(rest))...)
+			case 2: // sectors came before those ahead of them
+				clear(rest[:max(0, min(len(rest), (f.dirty/sector+d.keep(len(rest)/sector))*sector-f.dirty))])
+				f.synced = append(f.synced, rest...)
+			}
+		}
+		if err := os.WriteFile(path, f.synced, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		left[path] = &crashFile{d: d, seen: f.synced, synced: slices.Clone(f.synced), dirty: len(f.synced)}
+	}
+	d.seen, d.synced, d.changes = left, map[string]*crashFile{}, nil
+	for path, f := range left {
+		d.synced[path] = f
+	}
+}
+
+func TestASegmentThatWasCommittedToIsThereAfterAPowerFailure(t *testing.T) {
+	dir := t.TempDir()
+	d := newCrashDisk(dir)
+	j := mustCreate(t, dir, 1, withDisk(d), WithSegmentBytes(100))
+	var want []string
+	for i := range uint64(6) {
+		if i == 3 {
+			if _, err := j.Rotate(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		j.Append([]byte("record"))
+		mustCommit(t, j, i+1)
+		want = append(want, fmt.Sprintf("1/%d record", i+1))
+	}
+	d.powerFailure(t)
+	if report := wantRecords(t, dir, want...); report.Segments < 3 {
+		t.Errorf("%d segments, want some that were full and one after Rotate", report.Segments)
+	}
+}
+
+func TestWhatACommitCouldNotSyncIsNotBuiltOn(t *testing.T) {
+	dir := t.TempDir()
+	d := newCrashDisk(dir)
+	j := mustCreate(t, dir, 1, withDisk(d))
+	j.Append([]byte("a"))
+	mustCommit(t, j, 1)
+	j.Append([]byte("b"))
+	d.fault = func(op string) error {
+		if op == "sync" {
+			return syscall.EIO
+		}
+		return nil
+	}
+	if _, err := j.Commit(); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("Commit: %v", err)
+	}
+	d.kill()
+	d.fault = func(string) error { return nil }
+	report := wantRecords(t, dir, "1/1 a")
+	mustCreate(t, dir, 2, withDisk(d), After(report.Last))
+	d.powerFailure(t)
+	wantRecords(t, dir, "1/1 a")
+}
+
+func TestWhatAKilledWriterDidNotSyncIsOnTheDiskBeforeItIsBuiltOn(t *testing.T) {
+	for _, killedAt := range []string{"sync", "sync directory"} { // of a batch; of a new segment
+		t.Run(killedAt, func(t *testing.T) {
+			dir := t.TempDir()
+			d := newCrashDisk(dir)
+			j := mustCreate(t, dir, 1, withDisk(d), WithSegmentBytes(map[string]int64{"sync": 1 << 20, "sync directory": 1}[killedAt]))
+			j.Append([]byte("a"))
+			d.fault = func(op string) error {
+				if op == killedAt {
+					return errKilled
+				}
+				return nil
+			}
+			if _, err := j.Commit(); !errors.Is(err, errKilled) {
+				t.Fatalf("Commit: %v", err)
+			}
+			d.kill()
+			d.fault = func(string) error { return nil }
+			report := wantRecords(t, dir, "1/1 a")
+			next := mustCreate(t, dir, 2, withDisk(d), After(report.Last))
+			next.Append([]byte("b"))
+			mustCommit(t, next, 1)
+			d.powerFailure(t)
+			wantRecords(t, dir, "1/1 a", "2/1 b")
+		})
+	}
+}
+
+// TestWhatCommitReportedOutlivesAnyCrash runs a journal over several epochs
+// on a disk that fails now and then; each epoch ends in a crash at any
+// operation. Of the records only those before a durable checkpoint may go,
+// and behind the last that was reported some of those that were appended may come.
+func TestWhatCommitReportedOutlivesAnyCrash(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		inTemp(t, func(temp string) {
+			dir := filepath.Join(temp, "journal")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			d := newCrashDisk(dir)
+			defer d.kill()
+			d.keep = func(n int) int { return rapid.IntRange(0, n).Draw(t, "of what was not synced, kept") }
+			var all []Position // that were appended and not left behind by an epoch that builds on less
+			var last Position  // that the last Read gave
+			must := 0          // of all, those that were reported or built on
+			droppable := 0     // of all, those that a checkpoint replaces
+			for epoch := uint64(1); epoch <= 4; epoch++ {
+				life := rapid.IntRange(0, 60).Draw(t, "operations until the crash")
+				trouble := rapid.IntRange(0, 3).Draw(t, "trouble")
+				d.fault = func(op string) error {
+					if life--; life < 0 {
+						return errKilled
+					}
+					if rapid.IntRange(0, 9).Draw(t, op) < trouble {
+						return syscall.EIO
+					}
+					return nil
+				}
+				created, durable, appended, checkpoint := liveUntilKilled(t, dir, d, epoch, last)
+				// A kernel that failed to write shows readers the bytes all the same; nobody can tell.
+				if d.losesWhatIsSeen() || rapid.Bool().Draw(t, "power failure") {
+					d.powerFailure(t)
+				}
+				d.kill()
+				if created {
+					all = all[:slices.Index(all, last)+1]
+					must = len(all) + int(durable)
+				}
+				if checkpoint > 0 {
+					droppable = len(all) + int(checkpoint) - 1
+				}
+				for seq := uint64(1); seq <= appended; seq++ {
+					all = append(all, Position{epoch, seq})
+				}
+				got := readPositions(t, dir)
+				from := 0
+				last = Position{}
+				if len(got) > 0 {
+					from = max(0, slices.Index(all, got[0]))
+					last = got[len(got)-1]
+				}
+				if from > droppable || from+len(got) < must || !slices.Equal(got, all[from:min(from+len(got), len(all))]) {
+					t.Fatalf("epoch %d: read %v\nof %v, of which the first %d may have gone and those from %d on need not be there",
+						epoch, got, all, droppable, must)
+				}
+			}
+		})
+	})
+}
+
+// liveUntilKilled is the life of one writer. A checkpoint above 0 is a record
+// that was durable when the segments before it began to be dropped.
+func liveUntilKilled(t *rapid.T, dir string, d *crashDisk, epoch uint64, last Position) (created bool, durable, appended, checkpoint uint64) {
+	j, err := Create(dir, epoch, withDisk(d), After(last), WithSegmentBytes(rapid.Int64Range(1, 3000).Draw(t, "segment bytes")))
+	if err != nil {
+		return false, 0, 0, 0
+	}
+	commit := func() error {
+		upTo, err := j.Commit()
+		if upTo < durable || upTo > appended || err == nil && upTo != appended {
+			t.Fatalf("Commit is durable up to record %d (%v), after %d; %d were appended", upTo, err, durable, appended)
+		}
+		durable = upTo
+		return err
+	}
+	for !d.killed {
+		for range rapid.IntRange(0, 4).Draw(t, "records") {
+			long := strings.Repeat(".", rapid.SampledFrom([]int{0, sector, 2 * sector}).Draw(t, "length"))
+			appended = j.Append(fmt.Append(nil, Position{epoch, appended + 1}, long))
+		}
+		err := commit()
+		if err != nil || rapid.IntRange(0, 5).Draw(t, "checkpoint") > 0 {
+			continue
+		}
+		segment, err := j.Rotate()
+		if err != nil {
+			continue
+		}
+		appended = j.Append(fmt.Append(nil, Position{epoch, appended + 1}))
+		if commit() == nil {
+			checkpoint = appended
+			_ = j.DropBefore(segment)
+		}
+	}
+	return true, durable, appended, checkpoint
+}
+
+func readPositions(t *rapid.T, dir string) []Position {
+	var got []Position
+	_, err := Read(dir, func(epoch, seq uint64, record []byte) error {
+		p := Position{epoch, seq}
+		if strings.TrimRight(string(record), ".") != p.String() {
+			return fmt.Errorf("%v holds %q", p, record)
+		}
+		got = append(got, p)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
