@@ -1,9 +1,13 @@
+//go:build linux
+
 package e2e
 
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -11,35 +15,62 @@ import (
 	"time"
 )
 
-// slack is by how much a measured time may exceed its budget before a test fails: the machine may be busy with other things.
-// What was measured is printed beside the budget.
-const slack = 10
+const (
+	// tries is how often a time is measured; the best counts.
+	tries = 5
+	// busy is how many times longer than a bare restart of a process a time may be where it exceeds its budget: the machine
+	// is so busy with other things then that the budget says nothing.
+	busy = 2
+)
 
-// withinBudget checks a time of which the best of a few tries counts.
-func withinBudget(t testing.TB, what string, got, budget time.Duration) {
+// withinBudget measures a time until it is within its budget, or no longer than what a bare restart takes just then allows.
+func withinBudget(t testing.TB, what string, budget time.Duration, measure func() time.Duration) {
 	t.Helper()
-	t.Logf("%s: %v (budget %v)", what, got.Round(10*time.Microsecond), budget)
-	if got > slack*budget {
-		t.Errorf("%s: %v, more than %d times the budget of %v", what, got, slack, budget)
+	var tried, restarts []time.Duration
+	for range tries {
+		got := measure()
+		if got <= budget {
+			t.Logf("%s: %v (budget %v)", what, got.Round(10*time.Microsecond), budget)
+			return
+		}
+		bare := bareRestart(t)
+		if got <= busy*bare {
+			t.Logf("%s: %v (budget %v); the machine is busy: a bare restart of a process takes %v", what, got, budget, bare)
+			return
+		}
+		tried, restarts = append(tried, got), append(restarts, bare)
 	}
+	t.Errorf("%s: the budget is %v, the best of %d tries took %v (all: %v), and the machine is not so busy that this is to be expected: "+
+		"to kill a process, reap it and start another took %v after each", what, budget, tries, slices.Min(tried), tried, restarts)
 }
 
-func kill(t testing.TB, pid int, sig syscall.Signal) time.Time {
+// bareRestart is how long it takes from kill -9 of a process until another, started once it is reaped, has come to us: what a
+// coordinator cannot do without, and nothing else.
+func bareRestart(t testing.TB) time.Duration {
 	t.Helper()
-	now := time.Now()
-	if err := syscall.Kill(pid, sig); err != nil {
-		t.Fatalf("signal %v to process %d: %v", sig, pid, err)
+	d := newDirector(t)
+	begin := func() *exec.Cmd {
+		cmd := exec.Command(self())
+		cmd.Env = append(os.Environ(), "E2E_ROLE=ask", "E2E_SOCKET="+d.listener.Addr().String())
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
 	}
-	return now
+	cmd := begin()
+	d.next()
+	killed := kill(t, cmd.Process.Pid, syscall.SIGKILL)
+	_ = cmd.Wait()
+	cmd = begin()
+	v := d.next()
+	v.ok()
+	_ = cmd.Wait()
+	return v.at.Sub(killed)
 }
 
 func TestTheBlockOfAKilledWorkerGoesToAWaitingOne(t *testing.T) {
 	t.Parallel()
-	best := time.Hour
-	for range 3 {
-		best = min(best, fromDeathToAWaitingWorker(t))
-	}
-	withinBudget(t, "kill -9 of a worker to its block on a waiting one", best, 50*time.Millisecond)
+	withinBudget(t, "kill -9 of a worker to its block on a waiting one", 50*time.Millisecond, func() time.Duration { return fromDeathToAWaitingWorker(t) })
 }
 
 func fromDeathToAWaitingWorker(t testing.TB) time.Duration {
@@ -73,7 +104,7 @@ func fromDeathToAWaitingWorker(t testing.TB) time.Duration {
 
 func TestTheBlockOfAKilledWorkerGoesToANewOne(t *testing.T) {
 	t.Parallel()
-	withinBudget(t, "kill -9 of a worker to its block on a new one", fromDeathToANewWorker(t), 500*time.Millisecond)
+	withinBudget(t, "kill -9 of a worker to its block on a new one", 500*time.Millisecond, func() time.Duration { return fromDeathToANewWorker(t) })
 }
 
 // BenchmarkKilledWorker measures from kill -9 of a local worker to the start of its block elsewhere, the best of three.
@@ -247,6 +278,33 @@ func TestWhatABlockHasStartedEndsWithAKilledCoordinator(t *testing.T) {
 		}
 		awaitProcessEnd(t, pid)
 	}
+}
+
+func TestMarksOutliveAKilledCoordinator(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 1 }\ntracking = \"tracking\"", blocks("count", 3)+d.code("command")))
+	s := start(t, dir, "run", path)
+	d.next().ok()
+	held := d.next()
+	awaitFile(t, dir+"/tracking/count/done/c/0", "\x01") // marks are written soon after
+	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
+	s.wait()
+	held.wantGone(t)
+
+	again := start(t, dir, "run", path)
+	if v := d.next(); v.Index != "1" {
+		t.Errorf("block %s runs first, want 1", v.Index)
+	} else {
+		v.ok()
+	}
+	d.next().ok()
+	r := again.wait()
+	if r.status != 0 {
+		t.Errorf("exit status %d, want 0", r.status)
+	}
+	wantText(t, r.stderr, "an earlier run of this job did not end")
+	wantText(t, r.stdout, "2 succeeded, 1 skipped")
 }
 
 func TestAStreamThatEndsWithoutAnAnswerHasFailed(t *testing.T) {

@@ -115,6 +115,21 @@ func (d *director) next() *visit {
 	}
 }
 
+// visitsOf waits for n visits in a role, and gives the others that came meanwhile too.
+func visitsOf(d *director, want map[string]int) map[string][]*visit {
+	d.t.Helper()
+	got := map[string][]*visit{}
+	for missing := true; missing; {
+		v := d.next()
+		got[v.Role] = append(got[v.Role], v)
+		missing = false
+		for role, n := range want {
+			missing = missing || len(got[role]) < n
+		}
+	}
+	return got
+}
+
 // none checks that nobody has come.
 func (d *director) none() {
 	d.t.Helper()

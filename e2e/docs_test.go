@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,6 +10,9 @@ import (
 
 func TestTheStreamWorkerOfTheDocumentationWorks(t *testing.T) {
 	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		unavailable(t, "it runs a program in Python: "+err.Error())
+	}
 	page := readFile(t, filepath.Join("..", "docs", "programs.md"))
 	_, program, found := strings.Cut(page, "```python\n")
 	program, _, closed := strings.Cut(program, "```")

@@ -68,6 +68,16 @@ func (s *submit) signal(sig syscall.Signal) {
 	}
 }
 
+// kill sends a signal to one process and gives the time of it.
+func kill(t testing.TB, pid int, sig syscall.Signal) time.Time {
+	t.Helper()
+	now := time.Now()
+	if err := syscall.Kill(pid, sig); err != nil {
+		t.Fatalf("signal %v to process %d: %v", sig, pid, err)
+	}
+	return now
+}
+
 // result is what a finished daisy-submit left.
 type result struct {
 	status         int

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"syscall"
 	"testing"
 )
 
@@ -93,31 +92,4 @@ func TestTwoRunsDoNotShareTheirMarks(t *testing.T) {
 		t.Errorf("exit status %d, want 0", r.status)
 	}
 	wantStatus(t, 0, dir, "run", path, "--run-dir", "three")
-}
-
-func TestMarksOutliveAKilledCoordinator(t *testing.T) {
-	t.Parallel()
-	d := newDirector(t)
-	dir, path := writeJob(t, job("resources = { cpu = 1 }\ntracking = \"tracking\"", blocks("work", 3)+d.code("command")))
-	s := start(t, dir, "run", path)
-	d.next().ok()
-	held := d.next()
-	awaitFile(t, dir+"/tracking/work/done/c/0", "\x01") // marks are written soon after
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
-	held.wantGone(t)
-
-	again := start(t, dir, "run", path)
-	if v := d.next(); v.Index != "1" {
-		t.Errorf("block %s runs first, want 1", v.Index)
-	} else {
-		v.ok()
-	}
-	d.next().ok()
-	r := again.wait()
-	if r.status != 0 {
-		t.Errorf("exit status %d, want 0", r.status)
-	}
-	wantText(t, r.stderr, "an earlier run of this job did not end")
-	wantText(t, r.stdout, "2 succeeded, 1 skipped")
 }

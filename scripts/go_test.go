@@ -1,4 +1,5 @@
-// Package scripts holds the shell scripts behind the Makefile, and tests of how scripts/go finds or brings a Go.
+// Package scripts holds the shell scripts behind the Makefile, and tests of how scripts/go finds or brings a Go and of what
+// scripts/test says that it did without.
 package scripts
 
 import (
@@ -67,12 +68,18 @@ echo pip was called >&2
 // run calls scripts/go and gives what it prints, both streams, and whether it succeeded.
 func (m machine) run(args ...string) (string, bool) {
 	m.t.Helper()
-	script, err := filepath.Abs("go")
+	return m.script("go", nil, args...)
+}
+
+// script calls a script with a few more variables.
+func (m machine) script(name string, env []string, args ...string) (string, bool) {
+	m.t.Helper()
+	path, err := filepath.Abs(name)
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	cmd := exec.CommandContext(m.t.Context(), script, args...)
-	cmd.Env = []string{"PATH=" + m.bin, "DAISY_TOOLS=" + m.tools, "GOROOT=/nowhere", "HOME=" + m.bin}
+	cmd := exec.CommandContext(m.t.Context(), path, args...)
+	cmd.Env = append(env, "PATH="+m.bin, "DAISY_TOOLS="+m.tools, "GOROOT=/nowhere", "HOME="+m.bin)
 	out, err := cmd.CombinedOutput()
 	return string(out), err == nil
 }
@@ -175,5 +182,51 @@ func TestAWheelThatDoesNotRunIsNotKept(t *testing.T) {
 	wantIn(t, out, "does not run on this machine")
 	if entries, err := os.ReadDir(m.tools); err != nil || len(entries) != 0 {
 		t.Errorf("got %v (%v) in the tools folder, want nothing", entries, err)
+	}
+}
+
+// testMachine has all that scripts/test needs, and a go whose tests do what a shell line says.
+func testMachine(t *testing.T, tests string) machine {
+	m := newMachine(t)
+	m.program(filepath.Join(m.bin, "cc"), "exit 0")
+	m.program(filepath.Join(m.bin, "python3"), "exit 0")
+	m.program(filepath.Join(m.bin, "go"), fakeGo("system", "1.26.6", `case $1 in env) echo cc; exit ;; test) `+tests+` ;; esac`))
+	return m
+}
+
+func TestWhatTestsSkippedStandsAtTheEnd(t *testing.T) {
+	for status, tests := range map[bool]string{
+		true:  `echo "TestA: no small disk" >> "$DAISY_SKIPPED"`,
+		false: `echo "TestA: no small disk" >> "$DAISY_SKIPPED"; exit 1`,
+	} {
+		out, ok := testMachine(t, tests).script("test", nil)
+		if ok != status || !strings.HasSuffix(out, "daisy: WARNING: tests were SKIPPED:\n   TestA: no small disk\n") {
+			t.Errorf("succeeded %v, want %v: %q", ok, status, out)
+		}
+	}
+	if out, ok := testMachine(t, "true").script("test", nil); !ok || strings.Contains(out, "daisy:") || !strings.Contains(out, "system: test -race") {
+		t.Errorf("nothing was skipped: succeeded %v: %q", ok, out)
+	}
+}
+
+func TestWhatTestsNeedIsNamedWithItsCommand(t *testing.T) {
+	for program, wants := range map[string][]string{
+		"cc":      {"MISSING: a working C compiler", "apt-get install -y gcc libc6-dev", "WITHOUT the race detector"},
+		"python3": {"MISSING: python3", "apt-get install -y python3\n", "docs/programs.md is NOT tested"},
+	} {
+		m := testMachine(t, "true")
+		m.program(filepath.Join(m.bin, "apt-get"), "exit 1")
+		if err := os.Remove(filepath.Join(m.bin, program)); err != nil {
+			t.Fatal(err)
+		}
+		out, ok := m.script("test", nil)
+		if !ok {
+			t.Errorf("%s: failed: %s", program, out)
+		}
+		wantIn(t, out, wants...)
+		wantIn(t, out, "system: test")
+		if out, ok := m.script("test", []string{"CI=true"}); ok || strings.Contains(out, "system: test") {
+			t.Errorf("%s: the tests ran with CI=true: %s", program, out)
+		}
 	}
 }

@@ -143,6 +143,7 @@ func (e *Engine) reassign(w *worker, task int32) {
 	e.closeRow(w, "left")
 	w.task = task
 	e.openRow(w)
+	e.append(Record{Kind: RecordServes, Worker: w.number, Task: task, At: e.last.Microseconds()})
 	e.recount(w)
 	e.emit(Effect{Kind: EffectReassign, Session: w.session, Task: task})
 	e.await(w)

@@ -165,9 +165,9 @@ func (e *Engine) append(r Record) {
 }
 
 // appendEnd writes down the end of an attempt.
-func (e *Engine) appendEnd(l *lease, end scheduler.Ending, use Use) {
+func (e *Engine) appendEnd(l *lease, end scheduler.Ending, use Use, final bool) {
 	e.append(Record{Kind: RecordEnd, Task: l.handout.Task, Block: l.handout.Block, Lease: uint64(l.handout.Lease), Attempt: l.handout.Attempt,
-		Worker: l.worker.number, Outcome: uint8(end.Outcome), Blameless: end.Blameless, Use: use})
+		Worker: l.worker.number, Outcome: uint8(end.Outcome), Blameless: end.Blameless, Final: final, Use: use, At: l.at.Microseconds(), Held: l.held.Microseconds()})
 	e.wantCommit = true
 	if e.sinceCheckpoint++; e.sinceCheckpoint >= checkpointEvery {
 		e.checkpoint()

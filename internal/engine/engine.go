@@ -18,8 +18,9 @@ type Config struct {
 	Pipeline *scheduler.Pipeline
 	// Launcher is what can be relied on; the zero value where nobody launches workers.
 	Launcher launcher.Properties
-	// Epoch is that of this coordinator.
+	// Epoch is that of this coordinator, Began when it started, in Unix nanoseconds: for people, nothing is decided by it.
 	Epoch uint64
+	Began int64
 	// Budget is what all slots together may take, unless Unlimited.
 	Budget    scheduler.Resources
 	Unlimited bool
@@ -252,7 +253,7 @@ func (e *Engine) begin() {
 	for i := range e.tasks {
 		totals[i] = TaskRecord{ID: e.tasks[i].spec.ID, Blocks: e.sched.Tally(i).Total}
 	}
-	e.append(Record{Kind: RecordStart, Epoch: e.cfg.Epoch, Tasks: totals})
+	e.append(Record{Kind: RecordStart, Epoch: e.cfg.Epoch, Began: e.cfg.Began, Tasks: totals})
 	for i := range e.tasks {
 		e.raiseMark(i, 0)
 	}

@@ -189,7 +189,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 			e.lookAt(e.now + provenAfter)
 		}
 		e.openRow(w)
-		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID)})
+		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds()})
 		e.wantCommit = true
 	}
 	w.heard = e.now
@@ -371,6 +371,9 @@ func (e *Engine) endWorker(w *worker, word string) {
 		e.judge(w)
 	}
 	e.closeRow(w, word)
+	if w.number != 0 {
+		e.append(Record{Kind: RecordGone, Worker: w.number, Text: word, At: e.last.Microseconds()})
+	}
 	last := len(e.live) - 1
 	e.live[w.live] = e.live[last]
 	e.live[w.live].live = w.live

@@ -149,7 +149,10 @@ func (e *Engine) setSession(w *worker, s SessionID) {
 func (e *Engine) occupy(w *worker, t *task) {
 	w.started++
 	t.started++
-	t.most = max(t.most, t.started)
+	if t.started > t.most {
+		t.most = t.started
+		e.append(Record{Kind: RecordPeak, Task: w.task, Count: t.most})
+	}
 }
 
 // start begins the time of a block.

@@ -13,15 +13,17 @@ const RecordVersion = 1
 type RecordKind uint8
 
 const (
-	// RecordStart begins an epoch: Epoch, Tasks.
+	// RecordStart begins an epoch: Epoch, Began, Tasks.
 	RecordStart RecordKind = 1
 	// RecordSubmission is written before the launcher is asked: ID (its tag), Task, Count, Slots.
 	RecordSubmission RecordKind = 2
 	// RecordAccepted is the launcher's answer: ID, Text ("" = accepted, else why not).
 	RecordAccepted RecordKind = 3
-	// RecordJoin: a worker has joined: Worker (its number), ID, Nonce, Task, Count (its slots), Text (its node), PID.
+	// RecordJoin: a worker has joined: Worker (its number), ID, Nonce, Task, Count (its slots), Text (its node), PID,
+	// Launched (it did not come by itself), At.
 	RecordJoin RecordKind = 4
-	// RecordEnd is the end of an attempt: Task, Block, Lease, Attempt, Worker, Outcome, Blameless, Use.
+	// RecordEnd is the end of an attempt: Task, Block, Lease, Attempt, Worker, Outcome, Blameless, Final (the block has
+	// failed for good), Use, At, Held.
 	RecordEnd RecordKind = 5
 	// RecordTaskEnd: a task has ended: Task, State, Tally.
 	RecordTaskEnd RecordKind = 6
@@ -33,16 +35,27 @@ const (
 	RecordCheckpoint RecordKind = 9
 	// RecordRunEnd: the run has ended: State, Text.
 	RecordRunEnd RecordKind = 10
+	// RecordServes: a worker serves another task from now on: Worker, Task, At.
+	RecordServes RecordKind = 11
+	// RecordGone: a worker has ended for certain: Worker, Text (the word of the reports), At.
+	RecordGone RecordKind = 12
+	// RecordFailed: a block has failed for good, and the reports will show it: Task, Block, Attempt, Worker, Outcome, Text (its
+	// message), Tail.
+	RecordFailed RecordKind = 13
+	// RecordPeak: so many blocks of a task ran at once, more than ever before: Task, Count. Nobody waits for it.
+	RecordPeak RecordKind = 14
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
-// the kind's comment names them: integers as unsigned varints (Nonce as 8 bytes, big-endian; Outcome, State and Blameless as one
+// the kind's comment names them: integers as unsigned varints (Nonce as 8 bytes, big-endian; Outcome, State, Blameless, Final and Launched as one
 // byte), strings and lists with their length before them.
 type Record struct {
 	Kind      RecordKind
 	Outcome   uint8 // a scheduler.Outcome
 	State     uint8 // a scheduler.TaskState or a RunState
 	Blameless bool
+	Final     bool
+	Launched  bool
 	Task      int32
 	Attempt   int32
 	Worker    uint32
@@ -53,9 +66,13 @@ type Record struct {
 	Slots     int64
 	Nonce     uint64
 	PID       int64
+	Began     int64 // Unix time in nanoseconds; nothing is decided by it
+	At        int64 // microseconds since the epoch's start
+	Held      int64 // microseconds of slot time
 	Use       Use
 	ID        string
 	Text      string
+	Tail      string
 	Tasks     []TaskRecord
 	Tally     scheduler.Tally
 }
@@ -72,6 +89,7 @@ func (r *Record) fields(c *coder) bool {
 	switch r.Kind {
 	case RecordStart:
 		c.uint64(&r.Epoch)
+		c.int64(&r.Began)
 		n := uint64(len(r.Tasks))
 		for c.uint64(&n); uint64(len(r.Tasks)) < n && c.reading && c.err == nil; {
 			r.Tasks = append(r.Tasks, TaskRecord{}) // one at a time: a false length ends with the bytes
@@ -96,13 +114,18 @@ func (r *Record) fields(c *coder) bool {
 		c.int64(&r.Count)
 		c.string(&r.Text)
 		c.int64(&r.PID)
+		c.bool(&r.Launched)
+		c.int64(&r.At)
 	case RecordEnd:
 		r.handout(c)
 		c.byte(&r.Outcome)
 		c.bool(&r.Blameless)
+		c.bool(&r.Final)
 		c.int64(&r.Use.WallNanos)
 		c.int64(&r.Use.CPUNanos)
 		c.int64(&r.Use.PeakRSSBytes)
+		c.int64(&r.At)
+		c.int64(&r.Held)
 	case RecordTaskEnd, RecordCheckpoint:
 		c.int32(&r.Task)
 		c.byte(&r.State)
@@ -117,6 +140,25 @@ func (r *Record) fields(c *coder) bool {
 	case RecordRunEnd:
 		c.byte(&r.State)
 		c.string(&r.Text)
+	case RecordServes:
+		c.uint32(&r.Worker)
+		c.int32(&r.Task)
+		c.int64(&r.At)
+	case RecordGone:
+		c.uint32(&r.Worker)
+		c.string(&r.Text)
+		c.int64(&r.At)
+	case RecordFailed:
+		c.int32(&r.Task)
+		c.int64(&r.Block)
+		c.int32(&r.Attempt)
+		c.uint32(&r.Worker)
+		c.byte(&r.Outcome)
+		c.string(&r.Text)
+		c.string(&r.Tail)
+	case RecordPeak:
+		c.int32(&r.Task)
+		c.int64(&r.Count)
 	default:
 		return false
 	}

@@ -14,18 +14,22 @@ var records = []struct {
 	bytes  string
 	record Record
 }{
-	{"01 01 03 02 01 61 0a 01 62 00", Record{Kind: RecordStart, Epoch: 3, Tasks: []TaskRecord{{"a", 10}, {"b", 0}}}},
+	{"01 01 03 e8 07 02 01 61 0a 01 62 00", Record{Kind: RecordStart, Epoch: 3, Began: 1000, Tasks: []TaskRecord{{"a", 10}, {"b", 0}}}},
 	{"01 02 01 37 01 04 02", Record{Kind: RecordSubmission, ID: "7", Task: 1, Count: 4, Slots: 2}},
 	{"01 03 01 37 02 6e 6f", Record{Kind: RecordAccepted, ID: "7", Text: "no"}},
-	{"01 04 05 03 37 2e 31 0102030405060708 01 02 01 6e 90 4e", Record{Kind: RecordJoin, Worker: 5, ID: "7.1", Nonce: 0x0102030405060708, Task: 1, Count: 2, Text: "n", PID: 10000}},
-	{"01 05 01 ac 02 81 80 80 08 02 05 05 01 e8 07 00 80 20", Record{Kind: RecordEnd, Task: 1, Block: 300, Lease: 1<<24 + 1, Attempt: 2, Worker: 5,
-		Outcome: uint8(scheduler.Lost), Blameless: true, Use: Use{WallNanos: 1000, PeakRSSBytes: 4096}}},
+	{"01 04 05 03 37 2e 31 0102030405060708 01 02 01 6e 90 4e 01 09", Record{Kind: RecordJoin, Worker: 5, ID: "7.1", Nonce: 0x0102030405060708, Task: 1, Count: 2, Text: "n", PID: 10000, Launched: true, At: 9}},
+	{"01 05 01 ac 02 81 80 80 08 02 05 05 01 01 e8 07 00 80 20 0a 0b", Record{Kind: RecordEnd, Task: 1, Block: 300, Lease: 1<<24 + 1, Attempt: 2, Worker: 5,
+		Outcome: uint8(scheduler.Lost), Blameless: true, Final: true, Use: Use{WallNanos: 1000, PeakRSSBytes: 4096}, At: 10, Held: 11}},
 	{"01 06 01 01 0f 00 00 00 05 01 02 03 04 07 06 08 09 0a 0b", Record{Kind: RecordTaskEnd, Task: 1, State: 1, Tally: scheduler.Tally{Total: 15, Success: 5,
 		Skipped: 1, Failed: 2, Orphaned: 3, Abandoned: 4, Processed: 7, Retries: 6, TimedOut: 8, Lost: 9, Returned: 10, OutOfMemory: 11}}},
 	{"01 07 02 80 08", Record{Kind: RecordMark, Task: 2, Block: 1024}},
 	{"01 08 00 07 03 01 02", Record{Kind: RecordHandout, Block: 7, Lease: 3, Attempt: 1, Worker: 2}},
 	{"01 09 00 00 03 01 01 01 00 00 00 00 00 00 00 00 00 00 00", Record{Kind: RecordCheckpoint, Tally: scheduler.Tally{Total: 3, Waiting: 1, Ready: 1, Leased: 1}}},
 	{"01 0a 03 03 77 68 79", Record{Kind: RecordRunEnd, State: uint8(RunStopped), Text: "why"}},
+	{"01 0b 05 01 09", Record{Kind: RecordServes, Worker: 5, Task: 1, At: 9}},
+	{"01 0c 05 04 6c 65 66 74 09", Record{Kind: RecordGone, Worker: 5, Text: "left", At: 9}},
+	{"01 0d 01 ac 02 03 05 02 02 6e 6f 03 6f 75 74", Record{Kind: RecordFailed, Task: 1, Block: 300, Attempt: 3, Worker: 5, Outcome: uint8(scheduler.Failed), Text: "no", Tail: "out"}},
+	{"01 0e 01 08", Record{Kind: RecordPeak, Task: 1, Count: 8}},
 }
 
 func TestGoldenBytesOfRecords(t *testing.T) {

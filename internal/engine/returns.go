@@ -72,7 +72,7 @@ func (e *Engine) bind(l *lease, ev *Event) {
 	} else {
 		e.good++ // no valid return, but its worker was not started for nothing
 	}
-	e.appendEnd(l, scheduler.Ending{Outcome: l.outcome}, l.use)
+	e.appendEnd(l, scheduler.Ending{Outcome: l.outcome}, l.use, false)
 	e.queue.push(pending{upTo: e.appended, kind: pendingResult, lease: l})
 }
 
@@ -119,7 +119,7 @@ func (e *Engine) endLease(l *lease, end scheduler.Ending, use Use, f *Failure) {
 		e.freeLease(l)
 		return
 	}
-	e.appendEnd(l, end, use)
+	e.appendEnd(l, end, use, verdict == scheduler.FailedForGood)
 	e.wantCommit = true
 	switch end.Outcome {
 	case scheduler.Failed, scheduler.TimedOut, scheduler.OutOfMemory:
@@ -176,6 +176,7 @@ func (e *Engine) failedForGood(l *lease, outcome scheduler.Outcome, f *Failure) 
 			b.Message = fmt.Sprintf("killed its worker %s; %s", units.Plural(int64(t.maxLost(e.cfg.StopAtFirstFailure)), "time"), b.Message)
 		}
 		t.failures = append(t.failures, b)
+		e.append(Record{Kind: RecordFailed, Task: b.Task, Block: b.Block, Attempt: b.Attempts, Worker: l.worker.number, Outcome: uint8(outcome), Text: b.Message, Tail: b.Tail})
 	}
 	failed := int64(0)
 	for i := range e.tasks {
