@@ -271,12 +271,12 @@ func (p *streamProcess) listen() {
 				break
 			}
 		}
-		if err == nil && len(strings.TrimSpace(string(text))) == 0 {
-			continue
-		}
 		if errors.Is(err, io.EOF) && len(text) > 0 {
 			// A last line without its end is a line: the next round gives the end of the file.
 			err = nil
+		}
+		if err == nil && len(strings.TrimSpace(string(text))) == 0 {
+			continue
 		}
 		select {
 		case p.lines <- answerLine{text, err}:
