@@ -115,6 +115,13 @@ func (r *jobRun) run(ctx context.Context) error {
 	if err != nil {
 		return infrastructure(err)
 	}
+	files, err := process.FileLimit()
+	if err != nil {
+		return infrastructure(err)
+	}
+	if err := checkFileLimit(j, j.Budget(machine()), files); err != nil {
+		return &statusError{exitUsage, err} // fewer workers mend it
+	}
 	used := isUsed(r.runDir)
 	dir, err := rundir.Create(j.Directory, j.Name, r.runDir)
 	switch {

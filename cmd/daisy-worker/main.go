@@ -149,6 +149,31 @@ func parentOf(getenv func(string) string) (int, error) {
 // parentLook is how often it is looked whether a worker that was told to stop still has its parent.
 const parentLook = 20 * time.Millisecond
 
+// obey stops the worker at the first signal and aborts it at the second, or as soon as it is bereft of the parent that it is
+// bound to. It returns when the worker has finished, or was aborted.
+func obey(signals <-chan os.Signal, finished <-chan struct{}, bereft func() bool, stop, abort func()) {
+	select {
+	case <-finished:
+		return
+	case <-signals:
+		stop()
+	}
+	// The death signal of the parent comes when one of its threads ends, so that the others may be there for a moment.
+	look := time.NewTicker(parentLook)
+	defer look.Stop()
+	for !bereft() {
+		select {
+		case <-finished:
+			return
+		case <-signals:
+			abort()
+			return
+		case <-look.C:
+		}
+	}
+	abort()
+}
+
 // work runs the worker until it ends or signals end it.
 func work(ctx context.Context, cfg worker.Config, parent int) error {
 	// Orphans of user code become this process's children, so that none is overlooked.
@@ -170,26 +195,7 @@ func work(ctx context.Context, cfg worker.Config, parent int) error {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		select {
-		case <-finished:
-			return
-		case <-signals:
-			cancel()
-		}
-		// The death signal of the parent comes when one of its threads ends, so that the others may be there for a moment.
-		look := time.NewTicker(parentLook)
-		defer look.Stop()
-		for parent == 0 || os.Getppid() == parent {
-			select {
-			case <-finished:
-				return
-			case <-signals:
-				close(abort)
-				return
-			case <-look.C:
-			}
-		}
-		close(abort)
+		obey(signals, finished, func() bool { return parent != 0 && os.Getppid() != parent }, cancel, func() { close(abort) })
 	}()
 	err := worker.Run(ctx, cfg)
 	close(finished)

@@ -5,7 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func call(env map[string]string, args ...string) (status int, stdout, stderr string) {
@@ -31,6 +34,7 @@ func TestAWrongCommandLineIsOneLineAndStatus2(t *testing.T) {
 		{nil, []string{"--run-dir", dir, "--slots", "0"}, "daisy-worker: --slots is 0, at least 1 is needed\n"},
 		{nil, []string{"--run-dir", dir, "extra"}, "daisy-worker: \"extra\" is not expected; all that there is are flags, see --help\n"},
 		{nil, []string{"--nonsense"}, "daisy-worker: flag provided but not defined: -nonsense\n"},
+		{map[string]string{"DAISY_PARENT": "x"}, []string{"--run-dir", dir}, "daisy-worker: DAISY_PARENT is \"x\": it must be the process id of the launcher that started this worker\n"},
 		{tagged, []string{"--run-dir", dir}, "daisy-worker: DAISY_TAG is \"3\", but DAISY_ELEMENT is \"x\": it must be a number from 0\n"},
 		{map[string]string{"DAISY_TAG": "3", "DAISY_ELEMENT": "0"}, []string{"--run-dir", dir, "--name", "n"}, "daisy-worker: --name and --task are for a worker that no launcher started, and DAISY_TAG says that one did\n"},
 	} {
@@ -38,6 +42,46 @@ func TestAWrongCommandLineIsOneLineAndStatus2(t *testing.T) {
 		if status != 2 || stdout != "" || stderr != tc.want {
 			t.Errorf("%q: got %d %q %q, want 2 and %q", tc.args, status, stdout, stderr, tc.want)
 		}
+	}
+}
+
+func TestAWorkerStopsAtASignalAndIsAbortedAtASecondOneOrWithoutItsParent(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		signals  int           // one a second
+		bereft   time.Duration // when its parent ends; 0 = it does not
+		finished time.Duration // when its blocks have ended by themselves
+		want     string
+	}{
+		{"nobody stops it", 0, time.Second, time.Hour, ""},
+		{"it has its parent", 1, 0, time.Hour, "stop at 1s"},
+		{"twice", 2, 0, time.Hour, "stop at 1s, abort at 2s"},
+		{"its parent had ended", 1, 500 * time.Millisecond, time.Hour, "stop at 1s, abort at 1s"},
+		{"its parent is still ending", 1, 1010 * time.Millisecond, time.Hour, "stop at 1s, abort at 1.02s"},
+		{"it is faster", 1, 10 * time.Second, 9 * time.Second, "stop at 1s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				signals, finished := make(chan os.Signal), make(chan struct{})
+				go func() {
+					for range c.signals {
+						time.Sleep(time.Second)
+						signals <- syscall.SIGTERM
+					}
+				}()
+				time.AfterFunc(c.finished, func() { close(finished) })
+				var done []string
+				note := func(what string) func() {
+					return func() { done = append(done, what+" at "+time.Since(start).String()) }
+				}
+				bereft := func() bool { return c.bereft != 0 && time.Since(start) >= c.bereft }
+				obey(signals, finished, bereft, note("stop"), note("abort"))
+				if got := strings.Join(done, ", "); got != c.want {
+					t.Errorf("%q, want %q", got, c.want)
+				}
+			})
+		})
 	}
 }
 

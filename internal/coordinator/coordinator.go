@@ -162,7 +162,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		maxSlots = 1
 	}
 	c.engine, err = engine.New(engine.Config{
-		Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Epoch: c.epoch,
+		Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Epoch: c.epoch, Began: c.began.UnixNano(),
 		Budget: cfg.Budget, Unlimited: cfg.Unlimited, MaxSlots: maxSlots, StopAtFirstFailure: cfg.Serial,
 		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen,
 	})

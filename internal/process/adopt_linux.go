@@ -1,26 +1,31 @@
 package process
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// adopted is open once this process adopts orphans: the list of the main thread's children. It is a property of the whole
-// process, like the system's own flag.
+// adopted is a property of the whole process, like the system's own flag.
 var adopted struct {
 	sync.Mutex
-	list *os.File
+	list *os.File // of the main thread's children; open once this process adopts orphans
+	// inherited are the processes that hung on this one before: whoever became this program by exec had started them.
+	inherited map[target]bool
 }
 
 // Adopt makes this process the parent of every descendant that loses its own (PR_SET_CHILD_SUBREAPER), so that what a block
 // leaves behind is seen by one cheap read instead of a search through all processes; and reaps them. For the main function
 // of a program that starts processes with a Spawner: a child started by other means in a process group of its own would be
-// taken for an orphan when it ends. Where the system cannot do it, strays are found by search; that is no error.
+// taken for an orphan when it ends. Children that it has already are left alone, with their descendants of now: a shell that
+// ran this program by exec may have started them. Where the system cannot adopt, strays are found by search; that is no error.
 // There is no way back; calling it again changes nothing.
 func Adopt() error {
 	adopted.Lock()
@@ -36,11 +41,18 @@ func Adopt() error {
 	if err != nil {
 		return fmt.Errorf("adopt orphaned processes: %w", err)
 	}
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+	inherited, err := children(list)
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	}
+	if err != nil {
 		list.Close()
 		return nil
 	}
-	adopted.list = list
+	adopted.list, adopted.inherited = list, map[target]bool{}
+	for _, e := range withDescendants(inherited) {
+		adopted.inherited[target{e.pid, e.start}] = true
+	}
 	return nil
 }
 
@@ -55,33 +67,48 @@ func orphans() (living []entry, ok bool) {
 	if adopted.list == nil {
 		return nil, false
 	}
+	all, err := children(adopted.list)
+	if err != nil {
+		return nil, false
+	}
+	own := unix.Getpgrp()
+	for _, e := range all {
+		switch {
+		case e.group == own:
+		case e.dead():
+			_, _ = unix.Wait4(e.pid, nil, unix.WNOHANG, nil)
+		case !adopted.inherited[target{e.pid, e.start}]:
+			living = append(living, e)
+		}
+	}
+	return living, true
+}
+
+// children reads a list of this process's children, to its end: half a list could end within a number, which is then another
+// process's. For the same reason whoever is no child of ours by its own account is left out.
+func children(list *os.File) ([]entry, error) {
 	var buffer [4096]byte
 	text := buffer[:0]
 	for {
-		n, err := adopted.list.ReadAt(buffer[len(text):], int64(len(text)))
-		text = buffer[:len(text)+n]
-		if err != nil || len(text) == len(buffer) {
-			break // what does not fit comes when these are gone
+		n, err := list.ReadAt(text[len(text):cap(text)], int64(len(text)))
+		text = text[:len(text)+n]
+		if errors.Is(err, io.EOF) {
+			break
 		}
+		if err != nil {
+			return nil, err
+		}
+		text = slices.Grow(text, len(text))
 	}
-	if len(text) == 0 {
-		return nil, true
-	}
-	own := unix.Getpgrp()
-	for _, field := range strings.Fields(string(text)) {
-		pid, err := strconv.Atoi(field)
+	var found []entry
+	for _, field := range bytes.Fields(text) {
+		pid, err := strconv.Atoi(string(field))
 		if err != nil {
 			continue
 		}
-		e, ok := readStat(pid)
-		if !ok || e.group == own {
-			continue
+		if e, ok := readStat(pid); ok && e.parent == os.Getpid() {
+			found = append(found, e)
 		}
-		if e.dead() {
-			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
-			continue
-		}
-		living = append(living, e)
 	}
-	return living, true
+	return found, nil
 }

@@ -30,8 +30,8 @@ func BenchmarkStartAndWait(b *testing.B) {
 	defer s.Close(context.Background())
 	const lease = "DAISY_LEASE=1.1"
 	c := Config{Argv: []string{"/bin/true"}, Env: []string{lease}, Input: make([]byte, 300), Markers: []string{lease}}
-	run := func(start func(Config) (*Process, error)) error {
-		p, err := start(c)
+	run := func() error {
+		p, err := s.Start(c)
 		if err != nil {
 			return err
 		}
@@ -44,18 +44,7 @@ func BenchmarkStartAndWait(b *testing.B) {
 	b.Run("spawner", func(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				if err := run(s.Start); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	})
-	b.Run("thread", func(b *testing.B) {
-		b.RunParallel(func(pb *testing.PB) {
-			thread := s.LockThread()
-			defer thread.Unlock()
-			for pb.Next() {
-				if err := run(thread.Start); err != nil {
+				if err := run(); err != nil {
 					b.Error(err)
 				}
 			}

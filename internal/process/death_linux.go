@@ -16,9 +16,7 @@ func attributes(politely bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: sig}
 }
 
-func threadID() int { return unix.Gettid() }
-
-func onMainThread() bool { return threadID() == os.Getpid() }
+func onMainThread() bool { return unix.Gettid() == os.Getpid() }
 
 // waitUntilEnded returns when the process has ended, without reaping it: its pid stays taken.
 func waitUntilEnded(pid int) {

@@ -13,8 +13,6 @@ func attributes(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid
 // Where there are no death signals no thread matters.
 func onMainThread() bool { return false }
 
-func threadID() int { return 1 }
-
 // waitUntilEnded leaves the waiting to the reaping wait.
 func waitUntilEnded(int) {}
 

@@ -38,9 +38,3 @@ func TestAProgramIsFoundOrTheErrorSaysWhereItWasLookedFor(t *testing.T) {
 		t.Errorf("with an empty PATH: %v", err)
 	}
 }
-
-func TestTheFileLimitIsThatOfThisProcess(t *testing.T) {
-	if files, err := FileLimit(); err != nil || files < 64 {
-		t.Errorf("FileLimit = %d, %v", files, err)
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,6 +110,39 @@ func play(role string, args []string) int {
 		g.add(p.Pid)
 		g.remove(1 << 22)
 		return hold()
+	case "end orphans": // adopts when it is told to, and kills the process of its argument, so that the children of that are orphans
+		_, _ = io.Copy(io.Discard, os.NewFile(4, "begin"))
+		pid, _ := strconv.Atoi(args[0])
+		if err := Adopt(); err != nil {
+			panic(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			panic(err)
+		}
+		if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
+			panic(err)
+		}
+		found, err := EndOrphans(context.Background())
+		if err != nil {
+			panic(err)
+		}
+		return len(found)
+	case "limits": // says how many files may be open here, and in children
+		s, err := NewSpawner()
+		if err != nil {
+			panic(err)
+		}
+		files, err := FileLimit()
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(files)
+		p, err := s.Start(Config{Argv: []string{"/bin/sh", "-c", "ulimit -n"}, Stdout: os.Stdout})
+		if err != nil {
+			panic(err)
+		}
+		p.Wait()
+		return 0
 	case "burn":
 		for x, end := 0, time.Now().Add(50*time.Millisecond); time.Now().Before(end); x++ {
 			_ = x

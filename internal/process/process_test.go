@@ -206,19 +206,13 @@ func TestCloseEndsEverythingAndAllowsNoMore(t *testing.T) {
 func TestManyProcessesAtOnceAmongOthersOfOsExec(t *testing.T) {
 	s := newSpawner(t)
 	var all sync.WaitGroup
-	for i := range 8 {
+	for range 8 {
 		all.Go(func() {
-			thread := s.LockThread()
-			defer thread.Unlock()
-			start := s.Start
-			if i%2 == 0 {
-				start = thread.Start
-			}
 			for n := range 20 {
 				if err := exec.Command("/bin/sh", "-c", "exit 7").Run(); err == nil || err.Error() != "exit status 7" {
 					t.Errorf("os/exec: %v, want its own child's exit status 7", err)
 				}
-				p, err := start(Config{Argv: sh("exit $1", string(rune('0'+n%10))), Markers: []string{"NOBODY=1"}})
+				p, err := s.Start(Config{Argv: sh("exit $1", string(rune('0'+n%10))), Markers: []string{"NOBODY=1"}})
 				if err != nil {
 					t.Error(err)
 					return
@@ -252,5 +246,18 @@ func TestWaitMeasures(t *testing.T) {
 	}
 	if own := Self(); own.PeakRSSBytes <= 1<<20 || own.CPU <= 0 {
 		t.Errorf("this process: %+v", own)
+	}
+}
+
+func TestTheLimitOfOpenFilesIsRaisedHereAndChildrenGetTheOldOne(t *testing.T) {
+	s := newStage(t)
+	c := s.config("limits")
+	out, read := outputFile(t)
+	c.Argv, c.Stdout = sh(`ulimit -Sn 100; ulimit -Hn 200; exec "$@"`, c.Argv...), out
+	if r := s.start(c).Wait(); !r.Success() {
+		t.Fatal(r)
+	}
+	if got := read(); got != "199\n100\n" {
+		t.Errorf("the limits here and in a child are %q, want 199 and 100", got)
 	}
 }

@@ -54,9 +54,7 @@ func NewSpawner() (*Spawner, error) {
 }
 
 // Start starts a program. The error says what could not be started and why; nothing is left behind then.
-func (s *Spawner) Start(c Config) (*Process, error) { return s.start(c, s.fork) }
-
-func (s *Spawner) start(c Config, fork func(*request)) (*Process, error) {
+func (s *Spawner) Start(c Config) (*Process, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -91,7 +89,7 @@ func (s *Spawner) start(c Config, fork func(*request)) (*Process, error) {
 		attr: &os.ProcAttr{Dir: c.Dir, Env: env, Files: files, Sys: attributes(c.EndsItself)},
 	}
 	p.started = time.Now()
-	fork(r)
+	s.fork(r)
 	if r.err != nil {
 		if p.input != nil {
 			p.input.Close()

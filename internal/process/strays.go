@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -12,25 +13,19 @@ import (
 // cannot be ended at all.
 const killBound = 10 * time.Second
 
-// EndStrays ends every process that carries all the markers, and its descendants: SIGTERM, and SIGKILL after grace (at once
-// if grace is 0). It returns when none is left, with the pids of those that it found. It searches all processes; use
-// Process.EndStrays after a process of one's own. Only Linux can find them: elsewhere there are none.
-func EndStrays(ctx context.Context, markers []string, grace time.Duration) ([]int, error) {
-	if len(markers) == 0 {
-		return nil, nil
-	}
-	return end(ctx, grace, nil, func() ([]target, error) { return strays(markers) })
-}
+// PIDs are processes of which somebody is to be told.
+type PIDs []int
 
-// Strays are the pids of all living processes that carry all the markers ("K=V") in the environment that they were started
-// with, and of their descendants; never of this process and its ancestors. None without markers, and none on systems that
-// do not show the environment.
-func Strays(markers ...string) []int {
-	found, err := strays(markers)
-	if err != nil {
-		return nil
+// shownPIDs is how many of them anybody wants to read.
+const shownPIDs = 10
+
+// String is "[17 18 19]", and of many "[1 2 3 4 5 6 7 8 9 10 and 1490 more]".
+func (p PIDs) String() string {
+	if len(p) <= shownPIDs {
+		return fmt.Sprint([]int(p))
 	}
-	return pidsOf(found)
+	first := fmt.Sprint([]int(p[:shownPIDs]))
+	return fmt.Sprintf("%s and %d more]", strings.TrimSuffix(first, "]"), len(p)-shownPIDs)
 }
 
 // A target is a process to end, or with a negative pid a group. start tells it from a later one of the same pid.
@@ -39,8 +34,8 @@ type target struct {
 	start int64
 }
 
-func pidsOf(targets []target) []int {
-	pids := make([]int, len(targets))
+func pidsOf(targets []target) PIDs {
+	pids := make(PIDs, len(targets))
 	for i, t := range targets {
 		pids[i] = t.pid
 	}
@@ -49,7 +44,7 @@ func pidsOf(targets []target) []int {
 
 // end sends signals to the targets and to what find finds until nothing is left of either. What was found once is a target to
 // the end: after the death of its parent it may be found no more.
-func end(ctx context.Context, grace time.Duration, targets []target, find func() ([]target, error)) (found []int, err error) {
+func end(ctx context.Context, grace time.Duration, targets []target, find func() ([]target, error)) (found PIDs, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, grace+killBound, fmt.Errorf("they still exist %v after SIGKILL", killBound))
 	defer cancel()
 	deadline := time.Now().Add(grace)
@@ -82,7 +77,8 @@ func end(ctx context.Context, grace time.Duration, targets []target, find func()
 				found = append(found, t.pid)
 			}
 		}
-		if targets = left; len(left) == 0 {
+		// Who has ended since it was found may have started another just before.
+		if targets = left; len(left) == 0 && len(more) == 0 {
 			return found, nil
 		}
 		// Nothing announces the end of a process that is not one's child.

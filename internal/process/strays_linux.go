@@ -8,14 +8,6 @@ import (
 	"time"
 )
 
-func strays(markers []string) ([]target, error) {
-	all, err := processes()
-	if err != nil {
-		return nil, err
-	}
-	return living(all, func(e entry) bool { return carries(e.pid, markers) }), nil
-}
-
 // alive: a zombie is gone, all but its number.
 func (t target) alive() bool {
 	e, ok := readStat(t.pid)
@@ -43,7 +35,7 @@ func living(all []entry, match func(entry) bool) []target {
 // EndStrays ends what the process, which has ended, left behind: those of its group, those that carry its markers,
 // and their descendants. SIGTERM, and SIGKILL after grace. It returns when none is left, with the pids of those that it
 // found. Where this process adopts orphans (Adopt) and there are none it costs one read.
-func (p *Process) EndStrays(ctx context.Context, grace time.Duration) ([]int, error) {
+func (p *Process) EndStrays(ctx context.Context, grace time.Duration) (PIDs, error) {
 	left, adopting := orphans()
 	if adopting && len(left) == 0 {
 		return nil, nil
@@ -79,7 +71,8 @@ func withDescendants(roots []entry) []entry {
 		seen[e.pid] = true
 		all = append(all, e)
 		for _, pid := range childrenOf(e.pid) {
-			if child, ok := readStat(pid); ok {
+			// Its parent may have ended meanwhile, so that it is ours, or itself, so that the number is another's.
+			if child, ok := readStat(pid); ok && (child.parent == e.pid || child.parent == os.Getpid()) {
 				queue = append(queue, child)
 			}
 		}
@@ -133,7 +126,7 @@ func (p *Process) Kill(ctx context.Context) error {
 
 // EndOrphans kills every orphan that this process has adopted, whoever started it: for the last act of a program that
 // called Adopt. It returns the pids of those that it found.
-func EndOrphans(ctx context.Context) ([]int, error) {
+func EndOrphans(ctx context.Context) (PIDs, error) {
 	return end(ctx, 0, nil, func() ([]target, error) {
 		roots, _ := orphans()
 		all := withDescendants(roots)

@@ -8,20 +8,17 @@ import (
 	"time"
 )
 
-// strays finds none: this system does not show the environment of processes.
-func strays([]string) ([]target, error) { return nil, nil }
-
 func (t target) alive() bool { return syscall.Kill(t.pid, 0) == nil }
 
 // Adopt does nothing: this system hands orphans to nobody else.
 func Adopt() error { return nil }
 
 // EndOrphans has nothing to end: nothing is adopted.
-func EndOrphans(context.Context) ([]int, error) { return nil, nil }
+func EndOrphans(context.Context) (PIDs, error) { return nil, nil }
 
 // EndStrays ends what is left of the process group: SIGTERM, and SIGKILL after grace. What left the group is not found on
 // this system.
-func (p *Process) EndStrays(ctx context.Context, grace time.Duration) ([]int, error) {
+func (p *Process) EndStrays(ctx context.Context, grace time.Duration) (PIDs, error) {
 	return end(ctx, grace, nil, p.group)
 }
 

@@ -9,11 +9,11 @@ import (
 
 // An entry is what /proc/<pid>/stat says (proc_pid_stat(5)).
 type entry struct {
-	pid, parent, group, session int
-	state                       byte
-	ticks                       int64 // user and system time, its own and of waited-for children
-	start                       int64 // ticks since boot
-	rssPages                    int64
+	pid, parent, group int
+	state              byte
+	ticks              int64 // user and system time, its own and of waited-for children
+	start              int64 // ticks since boot
+	rssPages           int64
 }
 
 // dead: a zombie holds nothing but its pid.
@@ -46,7 +46,7 @@ func parseStat(pid int, text []byte) (entry, bool) {
 	}
 	e := entry{
 		pid: pid, state: f[0][0],
-		parent: int(number(4)), group: int(number(5)), session: int(number(6)),
+		parent: int(number(4)), group: int(number(5)),
 		ticks: number(14) + number(15) + number(16) + number(17), start: number(22), rssPages: number(24),
 	}
 	return e, true

@@ -7,20 +7,16 @@ import (
 
 // A Usage is what a living tree of processes uses.
 type Usage struct {
-	// Processes is how many there are.
-	Processes int
 	// CPU is user and system time of all of them and of those that they waited for. A process that ended without being waited
 	// for takes its time with it.
 	CPU time.Duration
-	// RSSBytes is their resident memory now, added up (shared pages count for each).
-	RSSBytes int64
 	// PeakRSSBytes is the peak of the largest of them.
 	PeakRSSBytes int64
 }
 
 // Self measures this process: CPU and PeakRSSBytes of its whole life, without children.
 func Self() Usage {
-	u := Usage{Processes: 1}
+	var u Usage
 	var r syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) == nil {
 		u.CPU = time.Duration(r.Utime.Nano() + r.Stime.Nano())

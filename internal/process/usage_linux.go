@@ -35,10 +35,8 @@ func (p *Process) Live() (u Usage, ok bool) {
 }
 
 func (u *Usage) add(e entry) {
-	u.Processes++
 	u.CPU += time.Duration(e.ticks) * (time.Second / ticksPerSecond)
 	rss := e.rssPages * int64(os.Getpagesize())
-	u.RSSBytes += rss
 	u.PeakRSSBytes = max(u.PeakRSSBytes, peakRSSBytes(e.pid), rss)
 }
 

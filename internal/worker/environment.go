@@ -14,9 +14,12 @@ var threadCounts = []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_
 // gpuLists are the variables by which a process is shown a part of the GPUs.
 var gpuLists = []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
 
+// launched are the variables by which launchers tell a worker who it is. User code is none.
+var launched = map[string]bool{"DAISY_TAG": true, "DAISY_ELEMENT": true, "DAISY_PARENT": true}
+
 // ours are the variables that speak of this worker, not of user code's.
 var ours = map[string]bool{
-	"DAISY_TAG": true, "DAISY_ELEMENT": true, "DAISY_RUN_ID": true, "DAISY_RUN_DIR": true, "DAISY_WORKER_ID": true,
+	"DAISY_RUN_ID": true, "DAISY_RUN_DIR": true, "DAISY_WORKER_ID": true,
 	"DAISY_SLOT": true, "DAISY_LEASE": true, "DAISY_TASK_ID": true, "DAISY_BLOCK_ID": true, "DAISY_BLOCK_INDEX": true,
 	"DAISY_READ_OFFSET": true, "DAISY_READ_SHAPE": true, "DAISY_READ_END": true,
 	"DAISY_WRITE_OFFSET": true, "DAISY_WRITE_SHAPE": true, "DAISY_WRITE_END": true,
@@ -42,7 +45,7 @@ func slotEnvironment(inherited []string, t *Task, at place) []string {
 		values[name] = value
 	}
 	for _, entry := range inherited {
-		if name, value, ok := strings.Cut(entry, "="); ok && name != "" && !ours[name] {
+		if name, value, ok := strings.Cut(entry, "="); ok && name != "" && !ours[name] && !launched[name] {
 			set(name, value)
 		}
 	}

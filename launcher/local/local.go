@@ -1,7 +1,7 @@
 // Package local launches workers as child processes of the coordinator, on its own machine.
 //
-// A worker dies with the coordinator, and what it started dies with it. Its end is seen when it happens. GPUs are given to
-// workers by number, each to one at a time.
+// A worker dies with the coordinator, and what it started dies with it, without grace. Its end is seen when it happens. GPUs
+// are given to workers by number, each to one at a time.
 package local
 
 import (

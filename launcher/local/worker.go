@@ -20,6 +20,10 @@ const strayBound = 2 * time.Second
 // markVariable names the launcher and the worker in the environment of the worker and of all that it starts.
 const markVariable = "DAISY_LAUNCH"
 
+// parentVariable makes a worker whose parent is no longer this process end its blocks at once, instead of giving them the
+// grace time: nobody waits for their results, and whoever starts the job again would run them a second time beside it.
+const parentVariable = "DAISY_PARENT"
+
 // A worker is one child process, or the wait for it.
 type worker struct {
 	launcher *Launcher
@@ -105,14 +109,17 @@ func (w *worker) start() (*process.Process, error) {
 
 // environment is that of the request, with what the launcher adds.
 func (w *worker) environment(mark string) []string {
-	added := []string{mark, "DAISY_TAG=" + w.name.Tag, "DAISY_ELEMENT=" + strconv.Itoa(w.name.Element)}
+	added := []string{
+		mark, parentVariable + "=" + strconv.Itoa(os.Getpid()),
+		"DAISY_TAG=" + w.name.Tag, "DAISY_ELEMENT=" + strconv.Itoa(w.name.Element),
+	}
 	if len(w.claim.devices) > 0 {
 		added = append(added, "DAISY_GPUS="+strings.Join(w.claim.devices, ","))
 	}
 	env := make([]string, 0, len(w.request.Env)+len(added))
 	for _, entry := range w.request.Env {
 		switch name, _, _ := strings.Cut(entry, "="); name {
-		case markVariable, "DAISY_TAG", "DAISY_ELEMENT", "DAISY_GPUS": // of a worker further up
+		case markVariable, parentVariable, "DAISY_TAG", "DAISY_ELEMENT", "DAISY_GPUS": // of a worker further up
 		default:
 			env = append(env, entry)
 		}

@@ -1,0 +1,92 @@
+//go:build linux
+
+package e2e
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestBlocksEndAtOnceWithAKilledCoordinator(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"command", "stream"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			d := newDirector(t)
+			// Whoever starts the job again would run the same blocks at the same time.
+			dir, path := writeJob(t, job("resources = { cpu = 2 }\ngrace = \"5m\"", blocks("work", 2)+d.code(kind, "E2E_DEAF=1", "E2E_LEAVE=session")))
+			s := start(t, dir, "run", path, "--run-dir", "out")
+			visits := visitsOf(d, map[string]int{"ask": 2, "sit": 2})
+			// A stopped worker finds one death signal, however many came: not two, the second of which ends any worker at once.
+			for _, v := range visits["ask"] {
+				kill(t, v.PPID, syscall.SIGSTOP)
+			}
+			kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
+			s.wait()
+			for _, v := range visits["ask"] {
+				kill(t, v.PPID, syscall.SIGCONT)
+			}
+			for _, v := range append(visits["ask"], visits["sit"]...) {
+				v.wantGone(t)
+			}
+			for _, v := range visits["ask"] {
+				awaitProcessEnd(t, v.PPID)
+			}
+		})
+	}
+}
+
+func TestUserCodeIsNotToldWhoseChildItsWorkerIs(t *testing.T) {
+	t.Parallel()
+	runJob(t, 0, job("resources = { cpu = 1 }", blocks("work", 1)+shell(`test -z "$DAISY_PARENT"`)))
+}
+
+func TestWhatAShellStartedBeforeItBecameTheRunIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for _, launcher := range []string{"local", "serial"} {
+		t.Run(launcher, func(t *testing.T) {
+			t.Parallel()
+			dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 2)+shell("true")))
+			s := prepare(t, dir, "run", path, "--run-dir", "out", "--launcher", launcher)
+			s.through("setsid sleep 1000 >/dev/null 2>&1 & echo $! > pid")
+			s.begin()
+			if r := s.wait(); r.status != 0 {
+				t.Errorf("exit status %d", r.status)
+			}
+			pid, err := strconv.Atoi(strings.TrimSpace(readFile(t, filepath.Join(dir, "pid"))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Errorf("it has ended: %v", err)
+			}
+		})
+	}
+}
+
+func TestARunEndsMoreOrphansThanAPageCanName(t *testing.T) {
+	t.Parallel()
+	// 1,000 that have ended, which fill the first page of the list of orphans, and as many that have not, out of sight of their block.
+	script := `exec </dev/null >/dev/null 2>&1; i=0; while [ $i -lt 1000 ]; do : & i=$((i+1)); done; while [ $i -gt 0 ]; do read x < fifo & i=$((i-1)); done`
+	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 1)+shell("mkfifo fifo; env -i setsid sh many")))
+	if err := os.WriteFile(filepath.Join(dir, "many"), []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, 0, dir, "run", path, "--run-dir", "out")
+	if f, err := os.OpenFile(filepath.Join(dir, "fifo"), os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+		f.Close()
+		t.Error("somebody still reads the fifo")
+	} else if !errors.Is(err, syscall.ENXIO) {
+		t.Error(err)
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "out", "logs", "*"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("logs %v, %v", logs, err)
+	}
+	wantText(t, readFile(t, logs[0]), "ended 1000 processes that were left behind: [", " and 990 more]\n")
+}
