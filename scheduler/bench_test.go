@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -138,19 +139,21 @@ func BenchmarkCore(b *testing.B) {
 	}
 }
 
+// done returns the marks of n blocks, done but for those given.
+func done(n int64, but ...int64) Bitmap {
+	bits := NewBitmap(n)
+	for i := range bits {
+		bits[i] = ^uint64(0)
+	}
+	for _, block := range but {
+		bits.Clear(block)
+	}
+	return bits
+}
+
 // BenchmarkFirstBlock measures from the description of 10^8 blocks to the first one handed out: the time of the slowest round and the
 // memory that it made resident.
 func BenchmarkFirstBlock(b *testing.B) {
-	done := func(n int64, but ...int64) Bitmap {
-		bits := NewBitmap(n)
-		for i := range bits {
-			bits[i] = ^uint64(0)
-		}
-		for _, block := range but {
-			bits.Clear(block)
-		}
-		return bits
-	}
 	last := cube(1e8, 4, false).Len() - 1
 	for _, c := range []struct {
 		name string
@@ -213,6 +216,19 @@ func BenchmarkLongestHold(b *testing.B) {
 	star := func() *Pipeline { // one block that 10^8 others need
 		return mustPipeline([]Task{{ID: "one", Grid: one}, {ID: "many", Grid: cube(1e8, 0, false)}}, Edge{"one", "many"})
 	}
+	// all returns two tasks of so many blocks on each axis; those of the second need all of the first.
+	all := func(blocks geom.Coordinate, marks Bitmap, each geom.Coordinate, eachMarks Bitmap) *Pipeline {
+		extent := geom.Coord(max(blocks.At(0), each.At(0)), max(blocks.At(1), each.At(1)))
+		grid := func(blocks, context geom.Coordinate) *geom.Grid {
+			write := geom.Roi{Offset: box(0, 0), Shape: box(extent.At(0)/blocks.At(0), extent.At(1)/blocks.At(1))}
+			g, err := geom.NewGrid(geom.GridSpec{TotalRead: geom.Roi{Offset: box(0, 0), Shape: extent}.Grow(context, context), Read: write.Grow(context, context), Write: write})
+			if err != nil {
+				panic(err)
+			}
+			return g
+		}
+		return mustPipeline([]Task{{ID: "a", Grid: grid(blocks, box(0, 0)), Done: marks}, {ID: "b", Grid: grid(each, extent), Done: eachMarks}}, Edge{"a", "b"})
+	}
 	for _, c := range []struct {
 		name  string
 		make  func() *Pipeline
@@ -226,13 +242,15 @@ func BenchmarkLongestHold(b *testing.B) {
 		{"abandon", coreCases[2].pipeline1e8, func(s *Scheduler) { s.Abandon(0) }},
 		{"all_but_one_done", func() *Pipeline {
 			g := cube(1e8, 4, true)
-			done := NewBitmap(g.Len())
-			for i := range done {
-				done[i] = ^uint64(0)
-			}
-			done.Clear(g.Len() / 2)
-			return mustPipeline([]Task{{ID: "a", Grid: g, Done: done}, {ID: "one", Grid: one}}, Edge{"a", "one"})
+			return mustPipeline([]Task{{ID: "a", Grid: g, Done: done(g.Len(), g.Len()/2)}, {ID: "one", Grid: one}}, Edge{"a", "one"})
 		}, func(*Scheduler) {}},
+		{"counters_beyond_a_byte", func() *Pipeline { return all(box(1, 1000), nil, box(1, 4e6), nil) }, func(s *Scheduler) {
+			for range 240 { // then each of the 4e6 looks for what is left
+				releaseFirst(s, Success)
+			}
+		}},
+		{"resume_before_blocks_that_need_all", func() *Pipeline { return all(box(1e6, 20), done(2e7, 5), box(50, 1), nil) }, func(*Scheduler) {}},
+		{"resume_one_that_many_need", func() *Pipeline { return all(box(16, 1), done(16, 5), box(1e7, 1), done(1e7, 7)) }, func(*Scheduler) {}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var longest, best time.Duration
@@ -258,6 +276,44 @@ func BenchmarkLongestHold(b *testing.B) {
 			b.ReportMetric(float64(best.Microseconds())/1000, "longest-ms")
 		})
 	}
+}
+
+// BenchmarkTouched measures the memory, beside the bytes of the states, for each of a million blocks that were all leased at once and
+// of which the given became then.
+func BenchmarkTouched(b *testing.B) {
+	const n = 1e6
+	for _, c := range []struct {
+		name   string
+		ending Ending
+	}{{"leased", Ending{}}, {"retried", Ending{Outcome: Lost}}, {"held", Ending{Outcome: Lost, Hold: true}}, {"failed", Ending{Outcome: Returned, Final: true}}} {
+		b.Run(c.name, func(b *testing.B) {
+			memory := int64(0)
+			out := make([]Lease, 0, n)
+			for b.Loop() {
+				before := heapBytes()
+				s := mustNew(Single(Task{ID: "a", Grid: mustGrid(box(n), 8, 0, false)}))
+				for out = out[:0]; len(out) < n; {
+					h, _ := s.Acquire(0, Holder{Worker: 1, Node: 1})
+					out = append(out, h.Lease)
+				}
+				if c.ending.Outcome != Success {
+					for _, l := range out {
+						s.Release(l, c.ending)
+					}
+				}
+				memory = max(memory, heapBytes()-before-n)
+				runtime.KeepAlive(s)
+			}
+			b.ReportMetric(float64(memory)/n, "B/block")
+		})
+	}
+}
+
+func heapBytes() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 func releaseFirst(s *Scheduler, o Outcome) {

@@ -144,6 +144,62 @@ func (l *lattice) countWaitsFor(k *point) int64 {
 	return 0
 }
 
+// along moves k n positions along its row of a box, from the end of the row to the begin of the next one, and reports whether it
+// is inside the box then.
+func (l *lattice) along(b *box, k *point, n int64) bool {
+	last := l.dims - 1
+	if k[last] += n; k[last] < b.hi[last] {
+		return true
+	}
+	k[last] = b.lo[last]
+	for i := last - 1; i >= 0; i-- {
+		if k[i]++; k[i] < b.hi[i] {
+			return true
+		}
+		k[i] = b.lo[i]
+	}
+	return false
+}
+
+// back moves k to the position before it in a box, and reports whether there is one.
+func (l *lattice) back(b *box, k *point) bool {
+	for i := l.dims - 1; i >= 0; i-- {
+		if k[i]--; k[i] >= b.lo[i] {
+			return true
+		}
+		k[i] = b.hi[i] - 1
+	}
+	return false
+}
+
+// lastBefore sets k to the last position of a box whose block is below end, and reports whether there is one.
+func (l *lattice) lastBefore(b *box, end int64, k *point) bool {
+	for i := range l.dims {
+		k[i] = b.hi[i] - 1
+	}
+	if l.flat(k) < end {
+		return true
+	}
+	if end == 0 {
+		return false
+	}
+	var p point
+	l.position(end-1, &p)
+	for i := range l.dims {
+		if p[i] >= b.hi[i] {
+			return true
+		}
+		if p[i] < b.lo[i] { // the begin of what is too far
+			for j := i; j < l.dims; j++ {
+				k[j] = b.lo[j]
+			}
+			return l.back(b, k)
+		}
+		k[i] = p[i]
+	}
+	return true
+}
+
 // flat returns the block at k.
 func (l *lattice) flat(k *point) int64 {
 	f := int64(0)

@@ -73,3 +73,56 @@ func TestManyRetriesKeepTheirOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestARetryTakenFromTheEndOfTheListComesBackThere(t *testing.T) {
+	s := mustNew(Single(line("a", 2)))
+	a, _ := s.Acquire(0, Holder{Worker: 1, Node: 1})
+	b, _ := s.Acquire(0, Holder{Worker: 2, Node: 2})
+	s.Release(a.Lease, Ending{Outcome: Lost})
+	s.Release(b.Lease, Ending{Outcome: Lost})
+	b2, _ := s.Acquire(0, Holder{Worker: 3, Node: 1})
+	s.Release(b2.Lease, Ending{Outcome: Lost})
+	for _, want := range []Handout{a, b} {
+		if h, ok := s.Acquire(0, Holder{}); !ok || h.Block != want.Block {
+			t.Fatalf("got %+v %v, want block %d", h, ok, want.Block)
+		}
+	}
+}
+
+func TestOfHeldBlocksThatIsReadyWhichIsUnheld(t *testing.T) {
+	for want := range int64(3) {
+		s := mustNew(Single(line("a", 3)))
+		for range 3 {
+			h, _ := s.Acquire(0, Holder{})
+			s.Release(h.Lease, Ending{Outcome: Lost, Hold: true})
+		}
+		s.Unhold(0, want)
+		if h, ok := s.Acquire(0, Holder{}); !ok || h.Block != want || h.Attempt != 2 {
+			t.Errorf("unheld block %d, got %+v %v", want, h, ok)
+		}
+		if h, ok := s.Acquire(0, Holder{}); ok {
+			t.Errorf("got %+v, which is held", h)
+		}
+	}
+}
+
+func TestARetryTakenFromTheMiddleLeavesTheOthers(t *testing.T) {
+	s := mustNew(Single(line("a", 3)))
+	var out []Handout
+	for node := range uint32(3) {
+		h, _ := s.Acquire(0, Holder{Worker: node + 1, Node: 1 + node%2}) // the second of three on another node
+		out = append(out, h)
+	}
+	for _, h := range out {
+		s.Release(h.Lease, Ending{Outcome: Lost})
+	}
+	s.Acquire(0, Holder{Worker: 4, Node: 1})
+	for _, want := range []int64{out[0].Block, out[2].Block} {
+		if h, ok := s.Acquire(0, Holder{}); !ok || h.Block != want {
+			t.Fatalf("got %+v %v, want block %d", h, ok, want)
+		}
+	}
+	if h, ok := s.Acquire(0, Holder{}); ok {
+		t.Errorf("got %+v, which is leased", h)
+	}
+}

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -395,40 +396,81 @@ func TestCountersAndFansBeyondAByteAreExact(t *testing.T) {
 				p.edges = append(p.edges, [2]int{i - 1, i})
 			}
 		}
-		m, s := newModel(p.tasks, p.edges), p.scheduler(t)
-		failing := rapid.Int64Range(0, 20).Draw(t, "one in so many fails")
-		n := int64(0)
-		for !s.Ended() {
-			var out []Handout
-			for task := range p.tasks {
-				for range rapid.IntRange(1, 2000).Draw(t, "how many") {
-					h, ok := s.Acquire(task, Holder{})
-					if !ok {
-						break
-					}
-					out = append(out, h)
-				}
-			}
-			if len(out) == 0 && !s.Work(1000) && !s.Ended() {
-				if d := m.difference(s); d != "" {
-					t.Fatal(d)
-				}
-			}
-			for _, h := range out {
-				e := Ending{Outcome: Success}
-				if n++; failing > 10 && n%(failing*20) == 0 {
-					e.Outcome = Failed
-				}
-				m.blocks[h.Task][h.Block].state = BlockLeased
-				m.release(m.blocks[h.Task][h.Block], e)
-				s.Release(h.Lease, e)
-			}
-			s.Work(rapid.IntRange(1, 500).Draw(t, "units"))
-		}
-		if d := m.difference(s); d != "" {
-			t.Fatal(d)
-		}
+		runBesideModel(t, p)
 	})
+}
+
+// In two and three dimensions what a block waits for is rows apart.
+func TestCountersBeyondAByteAreExactInBoxes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := rapid.IntRange(2, 3).Draw(t, "dims")
+		most := []int64{40, 12}[d-2]
+		up := plainTask{fit: "shrink", conflict: rapid.Bool().Draw(t, "conflict"), maxLost: 5}
+		down := plainTask{fit: "shrink", conflict: rapid.Bool().Draw(t, "conflict"), maxLost: 5}
+		for range d {
+			extent := rapid.Int64Range(most/2, most).Draw(t, "extent")
+			w := rapid.Int64Range((extent+2)/3, extent).Draw(t, "width")
+			low, high := rapid.Int64Range(0, extent).Draw(t, "low"), rapid.Int64Range(0, extent).Draw(t, "high")
+			up.total, up.write, up.read = append(up.total, [2]int64{0, extent}), append(up.write, [2]int64{0, 1}), append(up.read, [2]int64{0, 1})
+			down.total = append(down.total, [2]int64{-low, extent + high})
+			down.write, down.read = append(down.write, [2]int64{0, w}), append(down.read, [2]int64{-low, w + high})
+		}
+		n := len(first(up.blocks(0)))
+		skip := rapid.SampledFrom([]string{"nothing", "the end", "nearly all"}).Draw(t, "skip")
+		for b := range n {
+			up.skip = append(up.skip, skip == "nearly all" || skip == "the end" && b > n/2)
+		}
+		if skip == "nearly all" {
+			for range n / 16 {
+				up.skip[rapid.IntRange(0, n-1).Draw(t, "not done")] = false
+			}
+		}
+		runBesideModel(t, plainPipeline{tasks: []plainTask{up, down, down}, edges: [][2]int{{0, 1}, {0, 2}, {1, 2}}})
+	})
+}
+
+// runBesideModel runs the scheduler to its end beside the model, releasing in any order; some blocks may fail.
+func runBesideModel(t *rapid.T, p plainPipeline) {
+	m, s := newModel(p.tasks, p.edges), p.scheduler(t)
+	failing := rapid.Int64Range(0, 20).Draw(t, "one in so many fails")
+	order := rand.New(rand.NewPCG(1, rapid.Uint64().Draw(t, "order")))
+	var out []Handout
+	for n := int64(0); !s.Ended(); {
+		for task := range p.tasks {
+			for range rapid.IntRange(1, 2000).Draw(t, "how many") {
+				h, ok := s.Acquire(task, Holder{})
+				if !ok {
+					break
+				}
+				b := m.blocks[h.Task][h.Block]
+				if b.state != BlockReady {
+					t.Fatalf("handed out %+v: the block is %v", h, b.state)
+				}
+				b.state = BlockLeased
+				out = append(out, h)
+			}
+		}
+		if len(out) == 0 && !s.Work(1000) && !s.Ended() {
+			if d := m.difference(s); d != "" {
+				t.Fatal(d)
+			}
+		}
+		order.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+		keep := min(len(out)-1, order.IntN(20)) // stragglers
+		for _, h := range out[max(keep, 0):] {
+			e := Ending{Outcome: Success}
+			if n++; failing > 10 && n%(failing*20) == 0 {
+				e.Outcome = Failed
+			}
+			m.release(m.blocks[h.Task][h.Block], e)
+			s.Release(h.Lease, e)
+		}
+		out = out[:max(keep, 0)]
+		s.Work(rapid.IntRange(1, 500).Draw(t, "units"))
+	}
+	if d := m.difference(s); d != "" {
+		t.Fatal(d)
+	}
 }
 
 // TestARunEndedInTheMiddleOfBulkWorkKeepsTheRules abandons tasks while skipping, opening and orphaning are still pending. What then

@@ -1,43 +1,112 @@
 package scheduler
 
-import "slices"
+import "math"
 
-// history is what is remembered of a block that was tried before: as long as it may be tried again, and for good once it has
-// failed.
-type history struct {
-	attempts int32  // begun and ended
-	spent    int32  // of them failed, timed out or out of memory
-	lost     int32  // of them lost, not blameless
+// record is what is remembered of a block that came back, from then on until it ends well, and for good once it has failed. 28 bytes.
+type record struct {
+	block    uint32
+	next     uint32 // on the list that it is on; 0 at its end
+	attempts uint32 // begun and ended
+	spent    uint32 // of them failed, timed out or out of memory
 	holder   Holder // of the last one
+	lost     uint16 // of the attempts lost, not blameless
 	passed   uint8  // hand-outs of other blocks to that holder meanwhile
 	failure  bool   // the last one used up a retry
 }
 
-// retries are the ready blocks of a task that go before all others, in the order in which they came back.
+// maxMaxLost is as far as record.lost counts.
+const maxMaxLost = math.MaxUint16
+
+func (r *record) nextAttempt() int32 { return int32(r.attempts) + 1 }
+
+// retries are the records of a task, by index. 0 is none.
 type retries struct {
-	blocks []int64 // from head
-	head   int
+	records pages[record]
+	unused  uint32   // first of a list
+	waiting list     // ready blocks that go before all others, in the order in which they came back
+	failed  list     // in the order in which they failed
+	held    []uint32 // for each group of 64 blocks the first of a list of those held; nil while none ever was
 }
 
-func (r *retries) len() int { return len(r.blocks) - r.head }
-
-func (r *retries) push(block int64) {
-	if r.head > 64 && r.head > len(r.blocks)/2 {
-		r.blocks = slices.Delete(r.blocks, 0, r.head)
-		r.head = 0
-	}
-	r.blocks = append(r.blocks, block)
+// list is records linked through next.
+type list struct {
+	first, last uint32
+	n           int64
 }
 
-// take removes the i-th, which is one of the first few.
-func (r *retries) take(i int) int64 {
-	block := r.blocks[r.head+i]
-	copy(r.blocks[r.head+1:r.head+i+1], r.blocks[r.head:r.head+i])
-	r.head++
-	if r.head == len(r.blocks) {
-		r.blocks, r.head = r.blocks[:0], 0
+func (r *retries) get(i uint32) *record { return r.records.at(uint(i)) }
+
+// remember returns a new record of a block.
+func (r *retries) remember(block int64) uint32 {
+	i := r.unused
+	if i != 0 {
+		r.unused = r.get(i).next
+	} else {
+		if r.records.n == 0 {
+			r.records.add()
+		}
+		i = uint32(r.records.add())
 	}
-	return block
+	*r.get(i) = record{block: uint32(block)}
+	return i
+}
+
+// forget gives up a record that is on no list.
+func (r *retries) forget(i uint32) {
+	r.get(i).next = r.unused
+	r.unused = i
+}
+
+func (r *retries) append(l *list, i uint32) {
+	r.get(i).next = 0
+	if l.first == 0 {
+		l.first = i
+	} else {
+		r.get(l.last).next = i
+	}
+	l.last = i
+	l.n++
+}
+
+// take removes the n-th of those waiting, which is one of the first few.
+func (r *retries) take(n int) uint32 {
+	l := &r.waiting
+	before, i := uint32(0), l.first
+	for range n {
+		before, i = i, r.get(i).next
+	}
+	next := r.get(i).next
+	if before == 0 {
+		l.first = next
+	} else {
+		r.get(before).next = next
+	}
+	if next == 0 {
+		l.last = before
+	}
+	l.n--
+	return i
+}
+
+// hold puts the record of a block with those held, of a task of so many blocks.
+func (r *retries) hold(i uint32, blocks int64) {
+	if r.held == nil {
+		r.held = make([]uint32, (blocks+63)/64)
+	}
+	first := &r.held[r.get(i).block/64]
+	r.get(i).next = *first
+	*first = i
+}
+
+// unhold takes the record of a held block from there.
+func (r *retries) unhold(block int64) uint32 {
+	link := &r.held[block/64]
+	for r.get(*link).block != uint32(block) {
+		link = &r.get(*link).next
+	}
+	i := *link
+	*link = r.get(i).next
+	return i
 }
 
 const (
@@ -45,39 +114,33 @@ const (
 	retryPatience = 3  // so often a retry lets its last worker have a fresh block before it goes to it after all
 )
 
-// takeRetry chooses the retry for a holder: the first that another node held, else another worker. One that the holder itself held
-// waits for another worker, if there are others and fresh blocks, but not for long.
-func (t *task) takeRetry(h Holder) (block int64, ok bool) {
-	n := min(t.retries.len(), retryWindow)
-	if n == 0 {
-		return 0, false
+// takeRetry chooses the retry for a holder and returns its record, 0 if there is none: the first that another node held, else another
+// worker. One that the holder itself held waits for another worker, if there are others and fresh blocks, but not for long.
+func (t *task) takeRetry(h Holder) uint32 {
+	waiting := &t.retries.waiting
+	if waiting.n == 0 {
+		return 0
 	}
 	if h.Worker == 0 {
-		return t.retries.take(0), true
+		return t.retries.take(0)
 	}
 	best, rank := 0, 3
-	for i := range n {
+	for n, i := 0, waiting.first; n < retryWindow && i != 0 && rank > 0; n++ {
+		was := t.retries.get(i)
 		r := 0
-		if was := t.history[t.retries.blocks[t.retries.head+i]].holder; was.Worker == h.Worker {
+		if was.holder.Worker == h.Worker {
 			r = 2
-		} else if was.Node != 0 && was.Node == h.Node {
+		} else if was.holder.Node != 0 && was.holder.Node == h.Node {
 			r = 1
 		}
 		if r < rank {
-			best, rank = i, r
+			best, rank = n, r
 		}
-		if rank == 0 {
-			break
-		}
+		i = was.next
 	}
-	if rank == 2 && t.severalWorkers && t.run.tally.Ready > int64(t.retries.len()) {
-		first := t.retries.blocks[t.retries.head]
-		was := t.history[first]
-		if was.passed < retryPatience {
-			was.passed++
-			t.history[first] = was
-			return 0, false
-		}
+	if first := t.retries.get(waiting.first); rank == 2 && t.severalWorkers && t.run.tally.Ready > waiting.n && first.passed < retryPatience {
+		first.passed++
+		return 0
 	}
-	return t.retries.take(best), true
+	return t.retries.take(best)
 }

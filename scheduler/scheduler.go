@@ -100,10 +100,12 @@ func (s *Scheduler) HighWater(task int) int64 { return s.tasks[task].highWater }
 // failed, until it returns false.
 func (s *Scheduler) Failures(task int, yield func(block int64, attempts int) bool) {
 	t := s.tasks[task]
-	for _, b := range t.failed {
-		if !yield(b, int(t.history[b].attempts)) {
+	for i := t.retries.failed.first; i != 0; {
+		r := t.retries.get(i)
+		if !yield(int64(r.block), int(r.attempts)) {
 			return
 		}
+		i = r.next
 	}
 }
 
@@ -154,23 +156,19 @@ func (s *Scheduler) Acquire(task int, h Holder) (Handout, bool) {
 		t.severalWorkers = t.severalWorkers || t.lastWorker != 0
 		t.lastWorker = h.Worker
 	}
-	block, retry := t.takeRetry(h)
-	if !retry {
-		if block = t.takeFresh(); block < 0 {
-			return Handout{}, false
-		}
+	record, block, attempt := t.takeRetry(h), int64(0), int32(1)
+	if record != 0 {
+		r := t.retries.get(record)
+		block, attempt = int64(r.block), r.nextAttempt()
+	} else if block = t.takeFresh(); block < 0 {
+		return Handout{}, false
 	}
 	t.state[block] = stLeased
 	t.run.acquire()
 	t.highWater = max(t.highWater, block+1)
 	slot := s.leases.grant()
-	slot.task, slot.block, slot.holder, slot.attempt = int32(task), block, h, 1
-	if retry {
-		if was, known := t.history[block]; known {
-			slot.known, slot.attempt, slot.afterFailure = true, was.attempts+1, was.failure
-		}
-	}
-	return Handout{Lease: slot.lease, Task: slot.task, Block: block, Attempt: slot.attempt}, true
+	slot.task, slot.block, slot.holder, slot.record = int32(task), uint32(block), h, record
+	return Handout{Lease: slot.lease, Task: slot.task, Block: block, Attempt: attempt}, true
 }
 
 // Lookup returns the hand-out of a current lease.
@@ -179,7 +177,11 @@ func (s *Scheduler) Lookup(l Lease) (Handout, bool) {
 	if slot == nil {
 		return Handout{}, false
 	}
-	return Handout{Lease: l, Task: slot.task, Block: slot.block, Attempt: slot.attempt}, true
+	h := Handout{Lease: l, Task: slot.task, Block: int64(slot.block), Attempt: 1}
+	if slot.record != 0 {
+		h.Attempt = s.tasks[slot.task].retries.get(slot.record).nextAttempt()
+	}
+	return h, true
 }
 
 // Began says that the worker has started the block of a lease, so that a retry is counted from now on and not only at its end. Calling
@@ -197,11 +199,11 @@ func (s *Scheduler) Release(l Lease, e Ending) Verdict {
 	if slot == nil || e.Outcome > Recalled {
 		return Stale
 	}
-	t, block := s.tasks[slot.task], slot.block
+	t, block := s.tasks[slot.task], int64(slot.block)
 	if e.Outcome == Success {
-		if slot.known || slot.afterFailure {
+		if slot.record != 0 {
 			t.countBegin(slot)
-			delete(t.history, block)
+			t.retries.forget(slot.record)
 		}
 		s.leases.drop(slot)
 		t.state[block] = stSuccess
@@ -218,53 +220,58 @@ func (s *Scheduler) Release(l Lease, e Ending) Verdict {
 
 // releaseOther is Release for all outcomes but success.
 func (s *Scheduler) releaseOther(t *task, slot *leaseSlot, e Ending) Verdict {
-	block := slot.block
+	block, record, holder := int64(slot.block), slot.record, slot.holder
 	if e.Outcome != Recalled {
 		t.countBegin(slot)
 		t.run.attempt(e.Outcome)
 	}
-	was, holder := t.history[block], slot.holder
 	s.leases.drop(slot)
 	if e.Outcome == Skipped {
-		delete(t.history, block)
+		if record != 0 {
+			t.retries.forget(record)
+		}
 		t.state[block] = stSkipped
 		t.run.checked()
 		s.spread(t, block, opening)
 		return WasSkipped
 	}
+	if record == 0 {
+		record = t.retries.remember(block)
+	}
 	failed := false
 	if e.Outcome != Recalled {
-		was.attempts++
-		was.holder, was.passed, was.failure = holder, 0, false
+		r := t.retries.get(record)
+		r.attempts++
+		r.holder, r.passed, r.failure = holder, 0, false
 		switch e.Outcome {
 		case Failed, TimedOut, OutOfMemory:
-			was.spent++
-			was.failure = true
-			failed = was.spent > t.maxRetries
+			r.spent++
+			r.failure = true
+			failed = r.spent > t.maxRetries
 		case Lost:
 			if !e.Blameless {
-				was.lost++
+				r.lost++
 			}
-			failed = was.lost >= t.maxLost
+			failed = r.lost >= t.maxLost
 		case Returned:
 			failed = e.Final
 		}
-		t.history[block] = was
 	}
 	switch {
 	case failed:
 		t.state[block] = stFailed
-		t.failed = append(t.failed, block)
+		t.retries.append(&t.retries.failed, record)
 		t.run.fail()
 		s.spread(t, block, orphaning)
 		return FailedForGood
 	case e.Hold:
 		t.state[block] = stHeld
+		t.retries.hold(record, t.lattice.n)
 		t.run.hold()
 		return Held
 	default:
 		t.state[block] = stRetry
-		t.retries.push(block)
+		t.retries.append(&t.retries.waiting, record)
 		t.run.retry()
 		return Retry
 	}
@@ -277,7 +284,7 @@ func (s *Scheduler) Unhold(task int, block int64) {
 		return
 	}
 	t.state[block] = stRetry
-	t.retries.push(block)
+	t.retries.append(&t.retries.waiting, t.retries.unhold(block))
 	t.run.open()
 }
 

@@ -43,7 +43,7 @@ func (s *Scheduler) spread(t *task, block int64, how effect) (touched int) {
 		if d := s.tasks[e.down]; d.run != nil {
 			if n := e.downstream(&k, &b); n > 0 {
 				s.spreadBox(d, &b, how)
-				touched += int(n)
+				touched += int(n) * d.tellUnits
 			}
 		}
 	}
@@ -152,8 +152,7 @@ func (s *Scheduler) continueSpread(left *int) {
 
 // spreadSlice tells blocks of a box from f.next on, row by row, and reports whether some are left.
 func (s *Scheduler) spreadSlice(d *task, b *box, f *spreading, left *int) (more bool) {
-	l := &d.lattice
-	last := l.dims - 1
+	l, last := &d.lattice, d.lattice.dims-1
 	k := b.lo
 	if f.next > 0 {
 		l.position(f.next, &k)
@@ -162,22 +161,12 @@ func (s *Scheduler) spreadSlice(d *task, b *box, f *spreading, left *int) (more 
 		if d.run == nil {
 			return false
 		}
-		n := min(b.hi[last]-k[last], int64(*left))
+		n := min(b.hi[last]-k[last], int64(max(*left/d.tellUnits, 1)))
 		d.tellRow(l.flat(&k), n, f.effect)
-		*left -= int(n)
-		if k[last] += n; k[last] == b.hi[last] {
-			k[last] = b.lo[last]
-			i := last - 1
-			for ; i >= 0; i-- {
-				if k[i]++; k[i] < b.hi[i] {
-					break
-				}
-				k[i] = b.lo[i]
-			}
-			if i < 0 {
-				s.endIfOver(d)
-				return false
-			}
+		*left -= int(n) * d.tellUnits
+		if !l.along(b, &k, n) {
+			s.endIfOver(d)
+			return false
 		}
 		if f.effect == orphaning {
 			s.endIfOver(d)

@@ -24,7 +24,8 @@ type survey struct {
 	taint Bitmap
 	stage surveyStage
 	pass  int   // edge or level within the stage
-	next  int64 // word within the pass
+	next  int64 // word within the pass; in surveyUpstream, upstream block
+	at    int64 // in surveyUpstream: block to go on with in the box below that one, 0 at its begin
 }
 
 type surveyStage uint8
@@ -52,6 +53,7 @@ func (s *Scheduler) planSurveys() {
 		}
 		if t.run != nil && t.recount {
 			s.scans = append(s.scans, scan{task: t.id})
+			t.tellUnits += statesUnits(min(t.most, stCountMax))
 		}
 	}
 	s.surveyed = slices.Clone(s.surveys)
@@ -65,7 +67,7 @@ func (s *Scheduler) continueSurvey(left *int) {
 		v.taint = NewBitmap(t.lattice.n)
 	}
 	if t.run == nil { // abandoned meanwhile: whatever waits for a block of it is not to be skipped unseen
-		v.taint.setRange(0, t.lattice.n)
+		s.surveyed = slices.DeleteFunc(s.surveyed, func(w *survey) bool { return w == v })
 		v.stage = surveyEnd
 	}
 	for *left > 0 && v.stage < surveyEnd {
@@ -129,45 +131,29 @@ func (s *Scheduler) surveyEdge(v *survey, left *int) {
 		return
 	}
 	e := t.up[v.pass]
-	if from := s.surveyOf(e.up); from != nil {
-		u := from.task
-		words := int64(len(from.taint))
-		for ; v.next < words && *left > 0; v.next++ {
-			*left -= eachBit(from.taint[v.next], v.next*64, func(block int64) int {
-				var k point
-				var b box
-				u.lattice.position(block, &k)
-				n := e.downstream(&k, &b)
-				if n > 0 {
-					v.taintBox(&b)
-				}
-				return int(n)
-			})
-		}
-		if v.next < words {
+	if from := s.surveyOf(e.up); from == nil {
+		if !v.taintBox(&e.needs, left) {
 			return
 		}
 	} else {
-		// Row by row of the last axis but one; next counts the rows.
-		for ; v.next < t.lattice.n/t.rowLength(); v.next++ {
+		for words := int64(len(from.taint)); v.next < words*64; {
 			if *left <= 0 {
 				return
 			}
-			var k point
-			t.lattice.position(v.next*t.rowLength(), &k)
-			row := box{lo: k, hi: k}
-			inside := true
-			for i := range t.lattice.dims - 1 {
-				row.hi[i] = k[i] + 1
-				inside = inside && k[i] >= e.needs.lo[i] && k[i] < e.needs.hi[i]
-			}
 			*left--
-			if inside {
-				last := t.lattice.dims - 1
-				row.lo[last], row.hi[last] = e.needs.lo[last], e.needs.hi[last]
-				v.taintBox(&row)
-				*left -= int((row.hi[last] - row.lo[last]) / 64)
+			rest := from.taint[v.next/64] >> (v.next % 64)
+			if rest == 0 {
+				v.next = (v.next/64 + 1) * 64
+				continue
 			}
+			v.next += int64(bits.TrailingZeros64(rest))
+			var k point
+			var b box
+			from.task.lattice.position(v.next, &k)
+			if e.downstream(&k, &b) > 0 && !v.taintBox(&b, left) {
+				return
+			}
+			v.next++
 		}
 	}
 	v.next = 0
@@ -184,11 +170,27 @@ func (s *Scheduler) surveyOf(task int) *survey {
 	return nil
 }
 
-// taintBox taints a box of blocks.
-func (v *survey) taintBox(b *box) {
-	l := &v.task.lattice
-	last := l.dims - 1
-	eachRow(l, b, func(first int64) { v.taint.setRange(first, first+b.hi[last]-b.lo[last]) })
+// taintBox taints a box of blocks, from v.at on, and reports whether it came to the end; then the next box is at its begin.
+func (v *survey) taintBox(b *box, left *int) (through bool) {
+	l, last := &v.task.lattice, v.task.lattice.dims-1
+	k := b.lo
+	if v.at > 0 {
+		l.position(v.at, &k)
+	}
+	for {
+		first := l.flat(&k)
+		n := min(b.hi[last]-k[last], int64(max(*left, 1))*64)
+		v.taint.setRange(first, first+n)
+		*left -= 1 + int(n/64)
+		if !l.along(b, &k, n) {
+			v.at = 0
+			return true
+		}
+		if *left <= 0 {
+			v.at = l.flat(&k)
+			return false
+		}
+	}
 }
 
 // level taints what waits for tainted blocks of one level.
@@ -261,72 +263,19 @@ func (s *Scheduler) continueScan(left *int) {
 		}
 		var k point
 		t.lattice.position(c.next, &k)
-		if t.recounted(&k, c.next) == 0 {
-			t.open(c.next)
-		}
 		*left -= 4
+		if n := t.needs(&k); n > stCountMax {
+			t.uncount(c.next)
+		} else {
+			*left -= statesUnits(n)
+			if t.recounted(c.next, &k) == 0 {
+				t.open(c.next)
+			}
+		}
 	}
 	if t.run == nil || c.next >= t.lattice.n {
 		if s.scans = s.scans[1:]; len(s.scans) == 0 {
 			s.scans = nil
-		}
-	}
-}
-
-// recounted returns how much a block waits for that was not done before.
-func (t *task) recounted(k *point, block int64) int64 {
-	n := int64(0)
-	var near family
-	for _, u := range near[:t.lattice.waitsFor(block, k, &near)] {
-		if t.state[u] != stBefore {
-			n++
-		}
-	}
-	for i, e := range t.up {
-		var b box
-		size := e.upstream(k, &b)
-		if u := t.upTasks[i]; size > 0 && u.surveyed {
-			size -= u.countBefore(&b)
-		}
-		n += size
-	}
-	return n
-}
-
-// countBefore counts the blocks of a box that were done before.
-func (t *task) countBefore(b *box) int64 {
-	n, last := 0, t.lattice.dims-1
-	width := b.hi[last] - b.lo[last]
-	eachRow(&t.lattice, b, func(first int64) {
-		row := t.state[first : first+width]
-		if width >= 32 {
-			n += bytes.Count(row, []byte{stBefore})
-			return
-		}
-		for _, st := range row {
-			if st == stBefore {
-				n++
-			}
-		}
-	})
-	return int64(n)
-}
-
-// eachRow calls do with the first block of each row of a box along the last axis.
-func eachRow(l *lattice, b *box, do func(first int64)) {
-	last := l.dims - 1
-	k := b.lo
-	for {
-		do(l.flat(&k))
-		i := last - 1
-		for ; i >= 0; i-- {
-			if k[i]++; k[i] < b.hi[i] {
-				break
-			}
-			k[i] = b.lo[i]
-		}
-		if i < 0 {
-			return
 		}
 	}
 }

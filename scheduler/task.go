@@ -18,7 +18,7 @@ type Task struct {
 	MaxRetries int
 
 	// MaxLost is the number of lost attempts (worker gone, on a node that stayed up) at which a block has failed. 0 means
-	// DefaultMaxLost.
+	// DefaultMaxLost, and more than 65535 means 65535.
 	MaxLost int
 
 	// Done marks blocks that an earlier run has done, Mask those that this run leaves out. Both are skipped once what they

@@ -8,8 +8,8 @@ type task struct {
 	up, down   []*edge
 	upTasks    []*task // of up
 	direct     bool    // a block never has more than directSpread dependents
-	maxRetries int32
-	maxLost    int32
+	maxRetries uint32
+	maxLost    uint16
 
 	run *running // nil once the task has ended
 	end ended    // then this
@@ -19,6 +19,12 @@ type task struct {
 	whole    bool   // all blocks are skipped, and all of everything upstream: the task has no state
 	surveyed bool   // nearly all of its blocks are skipped; see survey
 	recount  bool   // some of what its blocks wait for is stBefore, so that counters begin from states, not from arithmetic
+
+	most      int64    // bound on what a block waits for
+	tellUnits int      // units of work that it takes to tell one of its blocks of an end
+	tail      int64    // from here on all blocks have ended well, perhaps even from earlier on
+	uncounted *tree    // blocks whose counters are to be set, if a block can wait for more than a byte counts
+	counting  counting // how far Work is with one of them
 
 	roots    []box
 	walk     rootWalk // hands out the roots that are not skipped
@@ -30,10 +36,6 @@ type task struct {
 	todo    *tree // blocks to skip and orphaned blocks, whose dependents are to be told
 	todos   int64 // how many
 	retries retries
-	history map[int64]history
-	failed  []int64
-	wide    bool            // a block can wait for more than a byte counts
-	surplus map[int64]int64 // what such a block waits for beyond its byte
 
 	highWater      int64
 	lastWorker     uint32
@@ -41,7 +43,7 @@ type task struct {
 }
 
 func newTask(id int, spec *Task) *task {
-	t := &task{id: id, lattice: newLattice(spec.Grid), maxRetries: int32(spec.MaxRetries), maxLost: int32(spec.MaxLost), whole: true}
+	t := &task{id: id, lattice: newLattice(spec.Grid), maxRetries: uint32(spec.MaxRetries), maxLost: uint16(min(spec.MaxLost, maxMaxLost)), whole: true}
 	if t.maxLost == 0 {
 		t.maxLost = DefaultMaxLost
 	}
@@ -69,18 +71,17 @@ func (t *task) begin() {
 	}
 	t.state = make([]byte, (n+63)/64*64)
 	t.ready, t.todo = newTree(n), newTree(n)
-	t.history = make(map[int64]history)
+	t.tail, t.tellUnits = n, 1
 	var taken []box
-	most := int64(0)
+	t.most = 1 << t.lattice.dims
 	for _, e := range t.up {
 		taken = append(taken, e.needs)
-		most += e.maxUp // far below overflow: 2^60 at most, and few edges
+		t.most += e.maxUp // far below overflow: 2^60 at most, and few edges
 	}
-	t.wide = most+1<<t.lattice.dims > int64(stCountMax)
-	if t.wide {
-		t.surplus = make(map[int64]int64)
+	if t.most > stCountMax {
+		t.uncounted = newTree(n)
 	}
-	most = 1 << t.lattice.dims
+	most := int64(1) << t.lattice.dims
 	for _, e := range t.down {
 		most = min(most+e.maxDown, directSpread+1)
 	}
@@ -98,7 +99,8 @@ func (t *task) begin() {
 // release frees what an ended task does not need. Its states stay: dependents and reports ask for them.
 func (t *task) release() {
 	t.ready, t.todo, t.todos, t.toSkip, t.fresh = nil, nil, 0, 0, 0
-	t.retries, t.surplus = retries{}, nil
+	t.uncounted, t.counting = nil, counting{}
+	t.retries.waiting, t.retries.held = list{}, nil
 }
 
 // countSkippedRoots counts the roots that are skipped.
@@ -173,7 +175,7 @@ func (t *task) takeFresh() int64 {
 
 // countBegin counts the attempt of a lease as begun, once.
 func (t *task) countBegin(slot *leaseSlot) {
-	if slot.afterFailure && !slot.began {
+	if !slot.began && slot.record != 0 && t.retries.get(slot.record).failure {
 		t.run.began()
 	}
 	slot.began = true
@@ -192,74 +194,10 @@ func (t *task) open(block int64) {
 	t.run.open()
 }
 
-// satisfy says that one block that this one waits for has ended well. The first time, the counter begins from arithmetic.
-func (t *task) satisfy(block int64) {
-	st := t.state[block]
-	if st == 0 {
-		t.satisfyFirst(block)
-		return
-	}
-	if st > stCountMax {
-		return // orphaned meanwhile
-	}
-	if st--; st == 0 {
-		t.exhausted(block)
-		return
-	}
-	t.state[block] = st
-}
-
-func (t *task) satisfyFirst(block int64) {
-	t.setCounter(block, t.waitsFor(block)-1)
-}
-
-// setCounter writes how much a block waits for, and opens it at 0.
-func (t *task) setCounter(block, n int64) {
-	switch {
-	case n <= 0:
-		t.open(block)
-	case n > int64(stCountMax):
-		t.surplus[block] = n - int64(stCountMax)
-		t.state[block] = stCountMax
-	default:
-		t.state[block] = byte(n)
-	}
-}
-
-// exhausted is called when the byte of a counter has come to 0.
-func (t *task) exhausted(block int64) {
-	if t.wide {
-		if rest := t.surplus[block]; rest > 0 {
-			delete(t.surplus, block)
-			t.setCounter(block, rest)
-			return
-		}
-	}
-	t.open(block)
-}
-
-// waitsFor returns the number of blocks that a block waits for.
-func (t *task) waitsFor(block int64) int64 {
-	var k point
-	t.lattice.position(block, &k)
-	if t.recount {
-		return t.recounted(&k, block)
-	}
-	n := t.lattice.countWaitsFor(&k)
-	var b box
-	for _, e := range t.up {
-		n += e.upstream(&k, &b)
-	}
-	return n
-}
-
 // orphan marks a waiting block whose dependency failed. If others wait for it they are told by Work.
 func (t *task) orphan(block int64) {
 	if !waits(t.state[block]) {
 		return // orphaned before
-	}
-	if t.wide {
-		delete(t.surplus, block)
 	}
 	t.run.orphan()
 	if len(t.down) == 0 && !t.lattice.levels {

@@ -22,6 +22,7 @@ func (s *Scheduler) Work(units int) (more bool) {
 			s.continueSpread(&left)
 		case len(s.scans) > 0:
 			s.continueScan(&left)
+		case s.countOn(&left):
 		case s.workOnTasks(&left):
 		case len(s.sweeps) > 0:
 			s.continueSweep(&left)
@@ -41,7 +42,7 @@ func (s *Scheduler) pending() bool {
 		return true
 	}
 	for _, t := range s.tasks {
-		if t.todos > 0 || t.toSkip > 0 {
+		if t.todos > 0 || t.toSkip > 0 || t.uncounted != nil && t.anyUncounted() {
 			return true
 		}
 	}
