@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"example.org/daisy/internal/engine"
@@ -32,6 +33,7 @@ type flusher struct {
 
 	ask   chan struct{} // capacity 1: commit at once
 	soon  chan struct{} // capacity 1: commit within commitWithin
+	asked atomic.Bool   // a commit is to come that was not there when it was set: nobody need ask for another one soon
 	dirty chan struct{} // capacity 1: there are marks
 	quit  chan struct{}
 	done  sync.WaitGroup
@@ -52,6 +54,8 @@ func (f *flusher) commit(urgent bool) {
 	when := f.soon
 	if urgent {
 		when = f.ask
+	} else if !f.asked.CompareAndSwap(false, true) {
+		return // waking the flusher for every result would cost more than the result
 	}
 	select {
 	case when <- struct{}{}:
@@ -80,19 +84,14 @@ func (f *flusher) run() {
 	shared := time.NewTimer(commitWithin) // armed while records wait for others
 	shared.Stop()
 	defer shared.Stop()
-	armed := false
 	var spare []mark
 	for {
 		select {
 		case <-f.ask:
 			f.commitNow()
 		case <-f.soon:
-			if !armed {
-				armed = true
-				shared.Reset(commitWithin)
-			}
+			shared.Reset(commitWithin)
 		case <-shared.C:
-			armed = false
 			f.commitNow()
 		case <-f.dirty:
 			late.Reset(trackEvery)
@@ -109,6 +108,7 @@ func (f *flusher) run() {
 }
 
 func (f *flusher) commitNow() {
+	f.asked.Store(false) // what was appended before anybody saw it set is in this commit
 	upTo, err := f.journal.Commit()
 	if err != nil {
 		f.inbox.put(engine.Event{Kind: engine.EventBroken, Text: err.Error()})
