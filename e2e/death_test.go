@@ -166,7 +166,7 @@ func TestAStoppedWorkerLosesItsBlockAndIsKilled(t *testing.T) {
 	dir, path := writeJob(t, job("resources = { cpu = 2 }", blocks("work", 2)+d.code("command")+`timeout = "1s"`))
 	s := start(t, dir, "run", path, "--run-dir", "out")
 	stopped, other := d.next(), d.next()
-	kill(t, stopped.PPID, syscall.SIGSTOP)
+	freeze(t, stopped.PPID)
 	other.ok()
 
 	again := d.next()
@@ -204,7 +204,7 @@ func TestAWorkerThatGoesOnAfterItsLossIsRefused(t *testing.T) {
 		work[v.Index] = v
 	}
 	stopped := work["0"]
-	kill(t, stopped.PPID, syscall.SIGSTOP)
+	freeze(t, stopped.PPID)
 	stopped.ok() // the block is done; its worker cannot say so
 	stopped.wantGone(t)
 	work["1"].ok()

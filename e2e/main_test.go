@@ -57,7 +57,7 @@ func unavailable(t testing.TB, why string) {
 	if os.Getenv("CI") == "true" {
 		t.Fatal(why)
 	}
-	if list := os.Getenv("DAISY_SKIPPED"); list != "" {
+	if list := os.Getenv("SKIPPED_TESTS"); list != "" {
 		f, err := os.OpenFile(list, os.O_APPEND|os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)

@@ -24,7 +24,7 @@ func TestBlocksEndAtOnceWithAKilledCoordinator(t *testing.T) {
 			visits := visitsOf(d, map[string]int{"ask": 2, "sit": 2})
 			// A stopped worker finds one death signal, however many came: not two, the second of which ends any worker at once.
 			for _, v := range visits["ask"] {
-				kill(t, v.PPID, syscall.SIGSTOP)
+				freeze(t, v.PPID)
 			}
 			kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
 			s.wait()

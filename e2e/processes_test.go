@@ -5,9 +5,13 @@ package e2e
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -56,6 +60,32 @@ func awaitProcessEnd(t testing.TB, pid int) {
 			t.Fatalf("process %d has not ended within %v (%v)", pid, patience, err)
 		}
 		return
+	}
+}
+
+// freeze stops a process, and returns when each of its threads has: until the first of them has seen the signal, the others run
+// on, and nothing announces the moment.
+func freeze(t testing.TB, pid int) {
+	t.Helper()
+	kill(t, pid, syscall.SIGSTOP)
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for until := time.Now().Add(patience); ; <-look.C {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("process %d has no threads (%v)", pid, err)
+		}
+		running := slices.DeleteFunc(threads, func(path string) bool {
+			stat, err := os.ReadFile(path)
+			_, rest, _ := strings.Cut(string(stat), ") ")
+			return err != nil || strings.HasPrefix(rest, "T")
+		})
+		if len(running) == 0 {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("threads of process %d have not stopped: %v", pid, running)
+		}
 	}
 }
 

@@ -196,8 +196,8 @@ func testMachine(t *testing.T, tests string) machine {
 
 func TestWhatTestsSkippedStandsAtTheEnd(t *testing.T) {
 	for status, tests := range map[bool]string{
-		true:  `echo "TestA: no small disk" >> "$DAISY_SKIPPED"`,
-		false: `echo "TestA: no small disk" >> "$DAISY_SKIPPED"; exit 1`,
+		true:  `echo "TestA: no small disk" >> "$SKIPPED_TESTS"`,
+		false: `echo "TestA: no small disk" >> "$SKIPPED_TESTS"; exit 1`,
 	} {
 		out, ok := testMachine(t, tests).script("test", nil)
 		if ok != status || !strings.HasSuffix(out, "daisy: WARNING: tests were SKIPPED:\n   TestA: no small disk\n") {
