@@ -53,3 +53,18 @@ func (b Bitmap) setRange(from, to int64) {
 
 // rangeMask returns n >= 1 bits from a position on, both in one word.
 func rangeMask(at, n int64) uint64 { return ^uint64(0) >> (64 - n) << at }
+
+// union returns the bits that are in one of two bitmaps of the same size, of which either may be nil. It may be one of them.
+func union(a, b Bitmap) Bitmap {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	u := make(Bitmap, len(a))
+	for i := range u {
+		u[i] = a[i] | b[i]
+	}
+	return u
+}

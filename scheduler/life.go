@@ -39,7 +39,12 @@ func (r *running) skip(n int64) {
 	r.tally.Waiting -= n
 	r.tally.Skipped += n
 }
-func (r *running) began() { r.tally.Retries++ }
+func (r *running) succeedBefore(n int64) {
+	r.tally.Waiting -= n
+	r.tally.Success += n
+}
+func (r *running) failBefore() { r.tally.Waiting--; r.tally.Failed++ }
+func (r *running) began()      { r.tally.Retries++ }
 
 // attempt counts the end of an attempt.
 func (r *running) attempt(o Outcome) {

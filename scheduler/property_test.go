@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -93,7 +94,9 @@ func drawTask(t *rapid.T, near []int64) plainTask {
 
 func first[A, B any](a A, _ B) A { return a }
 
-func (p plainPipeline) scheduler(t rapid.TB) *Scheduler {
+func (p plainPipeline) scheduler(t rapid.TB) *Scheduler { return p.resumed(t, nil) }
+
+func (p plainPipeline) resumed(t rapid.TB, past []*Past) *Scheduler {
 	t.Helper()
 	roi := func(r [][2]int64) (out geom.Roi) {
 		out.Offset, out.Shape = geom.Fill(len(r), 0), geom.Fill(len(r), 0)
@@ -133,7 +136,7 @@ func (p plainPipeline) scheduler(t rapid.TB) *Scheduler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(pl, Options{})
+	s, err := New(pl, Options{Past: past})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,6 +171,13 @@ func TestAnyOrderOfEventsEndsWhereThePlainModelDoes(t *testing.T) {
 		held := map[*plainBlock]bool{}
 		seen := map[Lease]bool{}
 		tasks := len(p.tasks)
+		type ended struct {
+			task  int
+			block int64
+			PastEnding
+			verdict Verdict
+		}
+		var ends []ended
 		clear := func(task int) {
 			kept := leased[:0]
 			for _, o := range leased {
@@ -227,6 +237,12 @@ func TestAnyOrderOfEventsEndsWhereThePlainModelDoes(t *testing.T) {
 					if got := s.Release(o.lease, e); got != want {
 						t.Fatalf("release %+v: %v, want %v", e, got, want)
 					}
+					if e.Outcome != Recalled {
+						if want == Held {
+							want = Retry
+						}
+						ends = append(ends, ended{o.block.task, int64(m.index(o.block)), PastEnding{e.Outcome, e.Blameless, want == FailedForGood}, want})
+					}
 					stale = append(stale, o.lease)
 				}
 			},
@@ -258,6 +274,36 @@ func TestAnyOrderOfEventsEndsWhereThePlainModelDoes(t *testing.T) {
 				}
 				s.Abandon(task)
 				m.abandon(task)
+			},
+			"begin a new life": func(t *rapid.T) {
+				if len(ends) == 0 || slices.Contains(m.abandoned, true) {
+					return // what was given up is tried again then, which the model does not know
+				}
+				past := make([]*Past, tasks)
+				for i := range past {
+					past[i] = NewPast(int64(len(m.blocks[i])))
+				}
+				for _, e := range ends {
+					if got := past[e.task].Ended(e.block, e.PastEnding); got != e.verdict {
+						t.Fatalf("%+v: %v", e, got)
+					}
+				}
+				if e := ends[len(ends)-1]; e.verdict != Retry && past[e.task].Ended(e.block, e.PastEnding) != Stale {
+					t.Fatal("an end counted twice")
+				}
+				s = p.resumed(t, past)
+				for _, b := range leased {
+					b.block.state = BlockReady
+				}
+				for b := range held {
+					if b.state == BlockHeld {
+						b.state = BlockReady
+					}
+				}
+				leased, stale = nil, nil
+				clearMap(held)
+				seen = map[Lease]bool{}
+				sync()
 			},
 			"work a little": func(t *rapid.T) { s.Work(rapid.IntRange(0, 5).Draw(t, "units")) },
 			"catch up":      func(t *rapid.T) { sync() },
@@ -303,6 +349,8 @@ func TestAnyOrderOfEventsEndsWhereThePlainModelDoes(t *testing.T) {
 		}
 	})
 }
+
+func clearMap[K comparable, V any](m map[K]V) { clear(m) }
 
 // outcomeOf decides the end of an attempt from its block and number alone, so that the order of events does not matter.
 func outcomeOf(seed uint64, h Handout) Ending {

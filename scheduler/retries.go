@@ -17,6 +17,21 @@ type record struct {
 // maxMaxLost is as far as record.lost counts.
 const maxMaxLost = math.MaxUint16
 
+// count takes in the end of an attempt that was no good one.
+func (r *record) count(o Outcome, blameless bool) {
+	r.attempts++
+	r.failure = false
+	switch o {
+	case Failed, TimedOut, OutOfMemory:
+		r.spent++
+		r.failure = true
+	case Lost:
+		if !blameless && r.lost < maxMaxLost {
+			r.lost++
+		}
+	}
+}
+
 func (r *record) nextAttempt() int32 { return int32(r.attempts) + 1 }
 
 // retries are the records of a task, by index. 0 is none.

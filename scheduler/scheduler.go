@@ -5,8 +5,12 @@ import (
 	"fmt"
 )
 
-// Options is room for settings of a scheduler; there are none.
-type Options struct{}
+// Options are settings of a scheduler.
+type Options struct {
+	// Past is, by task, what became of its blocks in earlier lives of the run; nil, or nil for a task, if there were none. It
+	// belongs to the scheduler from then on.
+	Past []*Past
+}
 
 // MaxBlocks is the largest number of blocks of one pipeline: a byte each must fit the memory of one machine.
 const MaxBlocks = int64(1)<<32 - 1
@@ -27,7 +31,7 @@ type Scheduler struct {
 
 // New returns a scheduler in which nothing has happened. It refuses an ill-formed task and more than MaxBlocks blocks. Its cost
 // does not depend on the number of blocks, but for reading Done and Mask once.
-func New(p *Pipeline, _ Options) (*Scheduler, error) {
+func New(p *Pipeline, o Options) (*Scheduler, error) {
 	var errs []error
 	blocks := int64(0)
 	for _, t := range p.tasks {
@@ -42,10 +46,16 @@ func New(p *Pipeline, _ Options) (*Scheduler, error) {
 	}
 	s := &Scheduler{pipeline: p, leases: newLeases()}
 	for i := range p.tasks {
-		s.tasks = append(s.tasks, newTask(i, &p.tasks[i]))
+		var past *Past
+		if i < len(o.Past) {
+			past = o.Past[i]
+		}
+		if past != nil && past.blocks != p.tasks[i].Grid.Len() {
+			return nil, fmt.Errorf("scheduler: task %q has %d blocks, and its past is one of %d", p.tasks[i].ID, p.tasks[i].Grid.Len(), past.blocks)
+		}
+		s.tasks = append(s.tasks, newTask(i, &p.tasks[i], past))
 	}
 	for d, t := range s.tasks {
-		t.whole = t.whole && t.skips == t.lattice.n
 		for _, u := range p.up[d] {
 			t.whole = t.whole && s.tasks[u].whole
 			if s.tasks[u].whole {
@@ -116,14 +126,16 @@ func (s *Scheduler) Block(task int, block int64) BlockState {
 		return BlockWaiting
 	}
 	if t.whole {
-		return BlockSkipped
+		return t.before(block)
 	}
 	state := BlockWaiting
 	switch st := t.state[block]; st {
 	case stSuccess:
 		return BlockSuccess
-	case stSkipped, stBefore:
+	case stSkipped:
 		return BlockSkipped
+	case stBefore:
+		return t.before(block)
 	case stFailed:
 		return BlockFailed
 	case stOrphaned, stOrphanPending:
@@ -241,17 +253,12 @@ func (s *Scheduler) releaseOther(t *task, slot *leaseSlot, e Ending) Verdict {
 	failed := false
 	if e.Outcome != Recalled {
 		r := t.retries.get(record)
-		r.attempts++
-		r.holder, r.passed, r.failure = holder, 0, false
+		r.count(e.Outcome, e.Blameless)
+		r.holder, r.passed = holder, 0
 		switch e.Outcome {
 		case Failed, TimedOut, OutOfMemory:
-			r.spent++
-			r.failure = true
 			failed = r.spent > t.maxRetries
 		case Lost:
-			if !e.Blameless {
-				r.lost++
-			}
 			failed = r.lost >= t.maxLost
 		case Returned:
 			failed = e.Final

@@ -119,6 +119,11 @@ func (v *survey) mark(left *int) {
 		}
 		return 1
 	}) {
+		if t.past != nil {
+			for block := range t.past.tried {
+				v.taint.Set(block)
+			}
+		}
 		v.nextStage()
 	}
 }
@@ -234,10 +239,19 @@ func (v *survey) fill(left *int) {
 		} else {
 			eachBit(clean, 0, func(i int64) int { group[i] = stBefore; return 0 })
 		}
-		t.run.skip(int64(bits.OnesCount64(clean)))
+		well := t.past.successes(w, clean)
+		t.run.skip(int64(bits.OnesCount64(clean)) - well)
+		t.run.succeedBefore(well)
 		return 8
 	}) {
 		t.toSkip = 0 // a root is never tainted by another block
+		if t.past != nil {
+			for block := range t.past.tried {
+				if t.isRoot(block) {
+					t.endLater(block)
+				}
+			}
+		}
 		v.nextStage()
 	}
 }

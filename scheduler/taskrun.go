@@ -14,7 +14,8 @@ type task struct {
 	run *running // nil once the task has ended
 	end ended    // then this
 
-	skip     Bitmap // done before or masked
+	past     *Past  // what became of its blocks in earlier lives of the run; nil = nothing
+	skip     Bitmap // done before or masked, or in the past
 	skips    int64  // number of bits in skip
 	whole    bool   // all blocks are skipped, and all of everything upstream: the task has no state
 	surveyed bool   // nearly all of its blocks are skipped; see survey
@@ -42,23 +43,17 @@ type task struct {
 	severalWorkers bool
 }
 
-func newTask(id int, spec *Task) *task {
-	t := &task{id: id, lattice: newLattice(spec.Grid), maxRetries: uint32(spec.MaxRetries), maxLost: uint16(min(spec.MaxLost, maxMaxLost)), whole: true}
+func newTask(id int, spec *Task, past *Past) *task {
+	t := &task{id: id, lattice: newLattice(spec.Grid), maxRetries: uint32(spec.MaxRetries), maxLost: uint16(min(spec.MaxLost, maxMaxLost)), past: past}
 	if t.maxLost == 0 {
 		t.maxLost = DefaultMaxLost
 	}
-	switch {
-	case spec.Done == nil:
-		t.skip = spec.Mask
-	case spec.Mask == nil:
-		t.skip = spec.Done
-	default:
-		t.skip = make(Bitmap, len(spec.Done))
-		for i := range t.skip {
-			t.skip[i] = spec.Done[i] | spec.Mask[i]
-		}
+	t.skip = union(spec.Done, spec.Mask)
+	if past != nil {
+		t.skip = union(t.skip, past.marks())
 	}
 	t.skips = t.skip.countRange(0, t.lattice.n)
+	t.whole = t.skips == t.lattice.n && (past == nil || len(past.tried) == 0)
 	return t
 }
 
@@ -66,7 +61,12 @@ func newTask(id int, spec *Task) *task {
 func (t *task) begin() {
 	n := t.lattice.n
 	if t.whole {
-		t.end = ended{Tally{Total: n, Skipped: n}, Done}
+		t.end = ended{t.past.of(Tally{Total: n, Skipped: n}), Done}
+		for w := range t.skip {
+			s := t.past.successes(int64(w), ^uint64(0))
+			t.end.tally.Skipped -= s
+			t.end.tally.Success += s
+		}
 		return
 	}
 	t.state = make([]byte, (n+63)/64*64)
@@ -94,6 +94,7 @@ func (t *task) begin() {
 		t.fresh -= t.toSkip
 	}
 	t.run = newRunning(n, t.fresh)
+	t.run.tally = t.past.of(t.run.tally)
 }
 
 // release frees what an ended task does not need. Its states stay: dependents and reports ask for them.
@@ -137,9 +138,6 @@ func (t *task) levelCount() int {
 	return n
 }
 
-// rowLength returns the number of blocks on the last axis.
-func (t *task) rowLength() int64 { return t.lattice.shape[t.lattice.dims-1] }
-
 func (t *task) touchesUpstream(k *point) bool {
 	for _, e := range t.up {
 		inside := true
@@ -181,12 +179,17 @@ func (t *task) countBegin(slot *leaseSlot) {
 	slot.began = true
 }
 
+// endLater puts a block down for endBefore.
+func (t *task) endLater(block int64) {
+	t.state[block] = stSkipPending
+	t.todo.set(block)
+	t.todos++
+}
+
 // open makes a block ready that waits for nothing more, or puts it down to be skipped.
 func (t *task) open(block int64) {
 	if t.skips > 0 && t.skip.Get(block) {
-		t.state[block] = stSkipPending
-		t.todo.set(block)
-		t.todos++
+		t.endLater(block)
 		return
 	}
 	t.state[block] = stReady

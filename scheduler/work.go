@@ -81,9 +81,7 @@ func (s *Scheduler) workOnTodo(t *task) (touched int) {
 			t.todo.clear(group)
 		}
 		block := group*64 + int64(at)
-		t.state[block] = stSkipped
-		t.run.skip(1)
-		return s.spread(t, block, opening)
+		return s.endBefore(t, block)
 	}
 	if !moreOrphans {
 		t.todo.clear(group)
@@ -101,9 +99,7 @@ func (s *Scheduler) skipRoot(t *task) (touched int) {
 		touched++
 		if t.skip.Get(block) {
 			t.toSkip--
-			t.state[block] = stSkipped
-			t.run.skip(1)
-			return touched + s.spread(t, block, opening)
+			return touched + s.endBefore(t, block)
 		}
 		if touched > 64 {
 			return touched

@@ -42,13 +42,18 @@ func jobFlags() []cli.Flag {
 func runCommand() *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "run a job to its end",
-		UsageText: "daisy-submit run JOB [OPTIONS]",
+		UsageText: "daisy-submit run JOB [OPTIONS]\n   daisy-submit run [JOB] --resume DIR|latest [OPTIONS]",
 		Description: `Starts workers, gives them the blocks of the job file JOB, and ends with a table of what happened. Everything of the
 run is kept in its run directory. Ctrl-C, SIGTERM and SIGQUIT end it in order, a second one at once. It goes on when its
 terminal goes away (SIGHUP).
 
+With --resume it goes on with a run that was killed, interrupted, stopped, or could not write: blocks that succeeded are not run
+again, failures and retries so far count. The job is the one that the run directory keeps; JOB and --set may change limits
+(max_workers, resources, timeouts, retries), nothing else. Resuming a run that has ended prints its report.
+
 EXAMPLE
    daisy-submit run segment.toml --max-workers 4 --set task.predict.timeout=20m
+   daisy-submit run --resume latest --set task.predict.max_retries=5
 
 EXIT STATUS
    0    every block succeeded or was skipped
@@ -59,21 +64,28 @@ EXIT STATUS
 `,
 		Flags: append(jobFlags(),
 			&cli.StringFlag{Name: "run-dir", Usage: "the run directory itself is `DIR`, which must be new or empty"},
+			&cli.StringFlag{Name: "resume", Usage: "go on with the run in `DIR`; \"latest\" is the last one of the job, or of ./runs"},
+			&cli.BoolFlag{Name: "take-over", Usage: "with --resume: do not wait until the lock of a coordinator that does not answer has stood still for 30 s"},
 			&cli.BoolFlag{Name: "json", Usage: "JSON lines instead of progress and tables"},
 		),
 		Action: func(c *cli.Context) error {
+			if c.IsSet("max-workers") && c.Int64("max-workers") < 1 {
+				return usage("--max-workers must be at least 1")
+			}
+			r := jobRun{runDir: c.String("run-dir"), json: c.Bool("json"), stdout: c.App.Writer, stderr: c.App.ErrWriter}
+			if c.IsSet("resume") {
+				return r.resume(c)
+			}
+			if c.Bool("take-over") {
+				return usage("--take-over goes with --resume")
+			}
 			path, err := oneArgument(c, "a job file")
 			if err != nil {
 				return err
 			}
-			if c.IsSet("max-workers") && c.Int64("max-workers") < 1 {
-				return usage("--max-workers must be at least 1")
-			}
-			j, err := loadJob(c, path)
-			if err != nil {
+			if r.job, err = loadJob(c, path); err != nil {
 				return err
 			}
-			r := jobRun{job: j, runDir: c.String("run-dir"), json: c.Bool("json"), stdout: c.App.Writer, stderr: c.App.ErrWriter}
 			return r.run(c.Context)
 		},
 	}
@@ -99,6 +111,7 @@ func machine() job.Machine {
 type jobRun struct {
 	job            *job.Job
 	runDir         string
+	lock           *rundir.Lock // of the run directory that is resumed; nil for a new run
 	json           bool
 	stdout, stderr io.Writer
 }
@@ -115,12 +128,8 @@ func (r *jobRun) run(ctx context.Context) error {
 	if err != nil {
 		return infrastructure(err)
 	}
-	files, err := process.FileLimit()
-	if err != nil {
-		return infrastructure(err)
-	}
-	if err := checkFileLimit(j, j.Budget(machine()), files); err != nil {
-		return &statusError{exitUsage, err} // fewer workers mend it
+	if err := r.checkFiles(); err != nil {
+		return err
 	}
 	used := isUsed(r.runDir)
 	dir, err := rundir.Create(j.Directory, j.Name, r.runDir)
@@ -133,6 +142,27 @@ func (r *jobRun) run(ctx context.Context) error {
 	for _, w := range dir.Warnings() {
 		fmt.Fprintln(r.stderr, "daisy-submit: warning: "+w)
 	}
+	begun, err := r.begin(ctx, dir, binary)
+	if !begun {
+		_ = dir.Discard() // nothing was started
+	}
+	return err
+}
+
+// checkFiles refuses a job whose workers need more open files than this process may have.
+func (r *jobRun) checkFiles() error {
+	files, err := process.FileLimit()
+	if err != nil {
+		return infrastructure(err)
+	}
+	if err := checkFileLimit(r.job, r.job.Budget(machine()), files); err != nil {
+		return &statusError{exitUsage, err} // fewer workers mend it
+	}
+	return nil
+}
+
+// begin runs the job in a run directory. It reports whether anything was begun there.
+func (r *jobRun) begin(ctx context.Context, dir *rundir.Dir, binary string) (begun bool, err error) {
 	out := r.stderr
 	if r.json {
 		out = r.stdout
@@ -142,15 +172,14 @@ func (r *jobRun) run(ctx context.Context) error {
 	c, err := r.prepare(ctx, dir, binary, progress.Notice)
 	if err != nil {
 		_ = progress.Close()
-		_ = dir.Discard() // nothing was started
-		return err
+		return false, err
 	}
 	progress.Notice("run directory: " + dir.Path())
 	// Orphans of killed workers, and of user code in a serial run, become this process's children, so that none is overlooked.
 	if err := process.Adopt(); err != nil {
 		progress.Notice(err.Error() + "; what user code leaves behind is searched for instead")
 	}
-	return r.watch(ctx, c, progress, showEvery[mode])
+	return true, r.watch(ctx, c, progress, showEvery[mode])
 }
 
 // isUsed tells whether a path is taken: by a file, or by a directory that has something in it.
@@ -196,6 +225,7 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 	cfg := coordinator.Config{
 		Job: r.job, RunDir: dir, Version: version.String(), Listen: true,
 		Budget: r.job.Budget(machine()), Serial: r.job.Launcher == "serial", Notice: notice,
+		Resume: r.lock != nil, Lock: r.lock,
 	}
 	var c *coordinator.Coordinator
 	if cfg.Serial {
@@ -208,11 +238,12 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 			})
 		})
 	} else {
-		copied, err := dir.CopyWorker(binary)
-		if err != nil {
-			return nil, infrastructure(err)
+		if binary != "" {
+			if _, err := dir.CopyWorker(binary); err != nil {
+				return nil, infrastructure(err)
+			}
 		}
-		cfg.WorkerArgv = []string{copied}
+		cfg.WorkerArgv = []string{dir.WorkerPath()}
 		cfg.Launcher = local.New(local.Config{})
 	}
 	if err := cfg.Launcher.Check(ctx); err != nil {

@@ -41,6 +41,9 @@ type Config struct {
 	Unlimited bool
 	// RunDir takes everything of the run; nil if nothing is to be kept on disk. Run closes it.
 	RunDir *rundir.Dir
+	// Resume goes on with the run that RunDir has the journal of. Lock is the lock of RunDir, if it is taken already.
+	Resume bool
+	Lock   *rundir.Lock
 	// Listen opens a TCP port on a loopback address; without it only workers of this process have a way in.
 	Listen bool
 	// WorkerArgv is the program of launched workers with its first arguments.
@@ -58,6 +61,8 @@ type Coordinator struct {
 	cfg      Config
 	began    time.Time
 	epoch    uint64
+	past     *engine.Past  // what earlier epochs have left, nil if there were none
+	before   time.Duration // length of the epochs before
 	runID    string
 	secret   string
 	pipeline *scheduler.Pipeline
@@ -121,19 +126,37 @@ func New(cfg Config) (_ *Coordinator, err error) {
 	if c.pipeline, err = cfg.Job.Pipeline(); err != nil {
 		return nil, err
 	}
+	c.recorder = stats.New(taskInfos(cfg.Job, c.pipeline))
+	var silence time.Duration
+	var recovered []engine.Record
 	if cfg.RunDir != nil {
-		if c.lock, err = cfg.RunDir.TryLock(); err != nil {
-			return nil, err
+		if c.lock = cfg.Lock; c.lock == nil {
+			if c.lock, err = cfg.RunDir.TryLock(); err != nil {
+				return nil, err
+			}
 		}
 		undo = append(undo, func() { _ = c.lock.Unlock() })
 		if c.epoch, err = cfg.RunDir.NextEpoch(); err != nil {
 			return nil, err
 		}
-		if c.journal, err = journal.Create(cfg.RunDir.JournalDir(), c.epoch, journal.WithCheck(c.mine)); err != nil {
+		c.runID = cfg.RunDir.RunID()
+		var last journal.Position
+		if cfg.Resume {
+			if c.past, last, err = c.readPast(); err != nil {
+				return nil, err
+			}
+			if err = c.endStrays(); err != nil {
+				return nil, err
+			}
+			if recovered, err = c.readOutbox(c.past); err != nil {
+				return nil, err
+			}
+		}
+		silence = c.silence()
+		if c.journal, err = journal.Create(cfg.RunDir.JournalDir(), c.epoch, journal.WithCheck(c.mine), journal.After(last)); err != nil {
 			return nil, err
 		}
 		undo = append(undo, func() { _ = c.journal.Close() })
-		c.runID = cfg.RunDir.RunID()
 		if c.secret, err = cfg.RunDir.Secret(); err != nil {
 			return nil, err
 		}
@@ -164,12 +187,11 @@ func New(cfg Config) (_ *Coordinator, err error) {
 	c.engine, err = engine.New(engine.Config{
 		Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Epoch: c.epoch, Began: c.began.UnixNano(),
 		Budget: cfg.Budget, Unlimited: cfg.Unlimited, MaxSlots: maxSlots, StopAtFirstFailure: cfg.Serial,
-		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen,
+		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered, Silence: silence,
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.recorder = stats.New(taskInfos(cfg.Job, c.pipeline))
 
 	if cfg.Listen {
 		host := cfg.Job.Listen
@@ -211,6 +233,9 @@ func (c *Coordinator) openTracking() ([]*tracking.Store, error) {
 		if err == nil {
 			stores[i] = s
 			tasks[i].Done, err = s.Done()
+		}
+		if err == nil && c.past != nil {
+			err = catchUp(c.past, i, s, tasks[i].Done)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("task %q: %w", tasks[i].ID, err))

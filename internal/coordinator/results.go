@@ -17,7 +17,7 @@ import (
 func (c *Coordinator) record(a *engine.Attempt) {
 	c.recorder.Ended(stats.Attempt{
 		Task: int(a.Handout.Task), Outcome: a.Outcome, Verdict: a.Verdict, Worker: a.Worker, Node: a.Node,
-		At: a.At, Held: a.Held, WallNanos: a.Use.WallNanos, CPUNanos: a.Use.CPUNanos, PeakRSSBytes: a.Use.PeakRSSBytes,
+		At: c.before + a.At, Held: a.Held, WallNanos: a.Use.WallNanos, CPUNanos: a.Use.CPUNanos, PeakRSSBytes: a.Use.PeakRSSBytes,
 	})
 }
 
@@ -29,9 +29,15 @@ func (c *Coordinator) statistics(ended time.Time) stats.Input {
 	in := stats.Input{
 		Run: stats.Run{
 			ID: c.runID, Name: j.Name, State: c.outcome.String(), Message: c.why, ExitStatus: c.exitStatus(),
-			Started: c.began, Ended: ended, Wall: c.now(), JobFile: j.File, Directory: c.runPath(), Epoch: c.epoch,
+			Started: c.began, Ended: ended, Wall: c.before + c.now(), JobFile: j.File, Directory: c.runPath(), Epoch: c.epoch,
 		},
 		Coordinator: stats.Coordinator{BytesIn: c.listener.in.Load(), BytesOut: c.listener.out.Load()},
+	}
+	if c.past != nil {
+		in.Run.Earlier = segments(c.past)
+		if len(in.Run.Earlier) > 0 {
+			in.Run.Started = in.Run.Earlier[0].Started
+		}
 	}
 	if c.cfg.Launcher != nil {
 		in.Run.Launcher = c.cfg.Launcher.Name()

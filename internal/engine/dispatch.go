@@ -64,6 +64,9 @@ func (e *Engine) await(w *worker) {
 
 // dispatch answers those who wait, as far as there are blocks.
 func (e *Engine) dispatch() {
+	if e.now < e.holdTo {
+		return
+	}
 	for i := range e.tasks {
 		t := &e.tasks[i]
 		for w := t.waiting.first; w != nil && t.ready > 0; {

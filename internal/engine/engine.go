@@ -30,6 +30,12 @@ type Config struct {
 	StopAtFirstFailure bool
 	// External: no worker is ever asked for; all come by themselves.
 	External bool
+	// Past is what earlier epochs of the run have left; nil for a run that begins. It belongs to the engine from then on.
+	Past *Past
+	// Recovered are ends of attempts that Past knows and the journal does not.
+	Recovered []Record
+	// Silence is for how long a run that is resumed has had no coordinator.
+	Silence time.Duration
 	// JournalHandouts: workers are part of this process and die with it, so that every hand-out is journalled too.
 	JournalHandouts bool
 }
@@ -79,6 +85,8 @@ type Engine struct {
 	results  int64  // leases that are
 	retries  retryHeap
 	demand   demand
+	holdTo   time.Duration // until then no block is handed out, and holdWhy says why
+	holdWhy  string
 	launched int64  // workers asked for ever
 	peak     int64  // most workers alive at once
 	proven   []bool // classes of which a worker has shown that it works
@@ -136,7 +144,11 @@ func New(cfg Config) (*Engine, error) {
 		}
 		cfg.Pipeline = p
 	}
-	sched, err := scheduler.New(cfg.Pipeline, scheduler.Options{})
+	var options scheduler.Options
+	if cfg.Past != nil {
+		options.Past = cfg.Past.ends()
+	}
+	sched, err := scheduler.New(cfg.Pipeline, options)
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +184,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e.fleet = fleet.New(fleetTasks, scheduler.NewBudget(cfg.Budget, cfg.Unlimited), int64(cfg.MaxSlots))
 	e.demand.init(len(specs))
+	if cfg.Past != nil {
+		e.resume(cfg.Past)
+	}
 	return e, nil
 }
 
@@ -254,6 +269,9 @@ func (e *Engine) begin() {
 		totals[i] = TaskRecord{ID: e.tasks[i].spec.ID, Blocks: e.sched.Tally(i).Total}
 	}
 	e.append(Record{Kind: RecordStart, Epoch: e.cfg.Epoch, Began: e.cfg.Began, Tasks: totals})
+	for _, r := range e.cfg.Recovered {
+		e.append(r)
+	}
 	for i := range e.tasks {
 		e.raiseMark(i, 0)
 	}

@@ -19,6 +19,9 @@ func (e *Engine) waits(i int) string {
 	if e.phase != running {
 		return e.why
 	}
+	if e.now < e.holdTo {
+		return fmt.Sprintf("%s; its blocks wait for %s", e.holdWhy, units.Duration((e.holdTo - e.now).Round(time.Second)))
+	}
 	tally := e.sched.Tally(i)
 	var parts []string
 	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }

@@ -3,7 +3,6 @@
 package jobfile
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -42,6 +41,11 @@ func Load(path string, sets []string, opts Options) (*job.Job, error) {
 	if err != nil {
 		return nil, failure(path, 0, "%v", err)
 	}
+	return load(source, path, dir, sets, opts)
+}
+
+// load reads and checks the text of a job file that stands, or stood, in dir.
+func load(source []byte, path, dir string, sets []string, opts Options) (*job.Job, error) {
 	l := &loader{file: path, errs: &Errors{}, opts: opts, job: &job.Job{File: path, Dir: dir}}
 	if err := l.parse(string(source)); err != nil {
 		return nil, err
@@ -249,22 +253,4 @@ func (l *loader) where(at int) string {
 		return fmt.Sprintf("task %q", id)
 	}
 	return fmt.Sprintf("task %d", at+1)
-}
-
-// Frozen is the job file as a run keeps it: its text, and above it in comments where it came from and what the command line added.
-func Frozen(source []byte, path, dir string, sets []string, opts Options) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "# The job file %q as it was at the start of the run; relative paths start at %q.\n", filepath.Join(dir, filepath.Base(path)), dir)
-	for _, s := range sets {
-		fmt.Fprintf(&b, "# --set %q\n", s)
-	}
-	if opts.Launcher != "" {
-		fmt.Fprintf(&b, "# --launcher %q\n", opts.Launcher)
-	}
-	if opts.MaxWorkers > 0 {
-		fmt.Fprintf(&b, "# --max-workers %d\n", opts.MaxWorkers)
-	}
-	b.WriteByte('\n')
-	b.Write(bytes.TrimPrefix(source, []byte("\xef\xbb\xbf")))
-	return b.Bytes()
 }

@@ -7,34 +7,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/units"
 	"example.org/daisy/internal/wire"
 )
-
-// outboxVersion is the format version of a file in the outbox.
-const outboxVersion = 1
-
-// An outboxResult is one result that a worker could not deliver: a file outbox/<worker>-<nonce>-<seq>.json of the run
-// directory. A file is complete once it has this name.
-type outboxResult struct {
-	Version      int    `json:"version"`
-	RunID        string `json:"run_id"`
-	Worker       string `json:"worker"`
-	Nonce        uint64 `json:"nonce"`
-	Seq          uint64 `json:"seq"`
-	Epoch        uint64 `json:"epoch"`
-	Lease        uint64 `json:"lease"`
-	Task         string `json:"task"`
-	Block        int64  `json:"block"` // index in the task's grid
-	Attempt      int    `json:"attempt"`
-	Outcome      string `json:"outcome"`
-	WallNanos    int64  `json:"wall_nanos"`
-	CPUNanos     int64  `json:"cpu_nanos"`
-	PeakRSSBytes int64  `json:"peak_rss_bytes"`
-	Message      string `json:"message,omitempty"`
-	Tail         string `json:"tail,omitempty"`
-}
 
 // worthKeeping: the result says something about the block. What was given back unfinished does not.
 func worthKeeping(o wire.Outcome) bool { return o != wire.Returned && o != wire.Recalled }
@@ -53,8 +30,8 @@ func (c *Client) leaveInOutbox() error {
 			errs = append(errs, fmt.Errorf("the result of block %s (%v) could not be delivered", u.block.Label(), u.Outcome))
 			continue
 		}
-		path, err := writeResult(c.cfg.RunDir, outboxResult{
-			Version: outboxVersion, RunID: c.runID, Worker: c.worker, Nonce: c.nonce,
+		path, err := writeResult(c.cfg.RunDir, api.Undelivered{
+			Version: api.UndeliveredVersion, RunID: c.runID, Worker: c.worker, Nonce: c.nonce,
 			Seq: u.Seq, Epoch: u.Epoch, Lease: u.Lease,
 			Task: u.block.Task.Spec.ID, Block: u.block.Flat, Attempt: u.block.Attempt, Outcome: u.Outcome.String(),
 			WallNanos: u.WallNanos, CPUNanos: u.CPUNanos, PeakRSSBytes: u.PeakRSSBytes, Message: u.Message, Tail: u.Tail,
@@ -73,7 +50,7 @@ func (c *Client) leaveInOutbox() error {
 	return errors.Join(errs...)
 }
 
-func writeResult(runDir string, r outboxResult) (string, error) {
+func writeResult(runDir string, r api.Undelivered) (string, error) {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return "", err

@@ -70,12 +70,12 @@ func TestAWorkerGivesUpWithoutContactKillsItsBlocksAndKeepsItsResults(t *testing
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got outboxResult
+		var got api.Undelivered
 		if err := json.Unmarshal(text, &got); err != nil {
 			t.Fatal(err)
 		}
 		got.Nonce, got.Attempt = 0, 0
-		want := outboxResult{Version: 1, RunID: testRun, Worker: "3.0", Seq: 1, Epoch: 2, Lease: 8, Task: "predict", Block: 8, Outcome: "failed", Message: "no good", WallNanos: got.WallNanos}
+		want := api.Undelivered{Version: 1, RunID: testRun, Worker: "3.0", Seq: 1, Epoch: 2, Lease: 8, Task: "predict", Block: 8, Outcome: "failed", Message: "no good", WallNanos: got.WallNanos}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}

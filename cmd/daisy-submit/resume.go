@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/jobfile"
+	"example.org/daisy/internal/report"
+	"example.org/daisy/internal/rundir"
+)
+
+// resume goes on with a run.
+func (r *jobRun) resume(c *cli.Context) error {
+	if c.IsSet("run-dir") {
+		return usage("--run-dir is for a new run; --resume names the run directory itself")
+	}
+	where, jobPath := c.String("resume"), ""
+	if c.NArg() > 0 {
+		var err error
+		if jobPath, err = oneArgument(c, "at most one job file"); err != nil {
+			return err
+		}
+		if r.job, err = loadJob(c, jobPath); err != nil {
+			return err
+		}
+	}
+	if where == "latest" {
+		where = filepath.Join("runs", "latest")
+		if r.job != nil {
+			where = filepath.Join(r.job.Directory, "latest")
+		}
+	}
+	dir, err := rundir.Open(where)
+	if err != nil {
+		return &statusError{exitUsage, fmt.Errorf("--resume %s: %w", c.String("resume"), err)}
+	}
+	ended, err := r.reportEnded(dir)
+	if ended || err != nil {
+		return err
+	}
+	if err := r.loadFrozen(c, dir); err != nil {
+		return err
+	}
+	for _, w := range r.job.Warnings {
+		fmt.Fprintln(r.stderr, "daisy-submit: warning: "+w)
+	}
+	if err := r.checkFiles(); err != nil {
+		return err
+	}
+	binary := "" // the run's own copy, so that an upgrade does not touch it
+	if _, err := os.Stat(dir.WorkerPath()); err != nil {
+		if binary, err = findWorker(r.job.Launcher); err != nil {
+			return infrastructure(err)
+		}
+	}
+	if c.Bool("take-over") {
+		r.lock, err = dir.TakeOver()
+	} else {
+		r.lock, err = dir.AwaitLock(c.Context, func(o rundir.Owner) {
+			fmt.Fprintf(r.stderr, "daisy-submit: %s is held by process %d on %s, since %s; waiting until it moves, or has stood still for %v\n",
+				dir.Path(), o.PID, o.Host, o.Since.Format("2006-01-02 15:04:05 MST"), rundir.StaleAfter)
+		})
+	}
+	var locked *rundir.LockedError
+	switch {
+	case errors.As(err, &locked):
+		return &statusError{exitUsage, err}
+	case err != nil:
+		return infrastructure(err)
+	}
+	_, err = r.begin(c.Context, dir, binary)
+	return err
+}
+
+// loadFrozen takes the job from the run directory, with the changes of the command line, which may be of limits only.
+func (r *jobRun) loadFrozen(c *cli.Context, dir *rundir.Dir) error {
+	opts := jobfile.Options{Machine: machine()}
+	was, err := jobfile.LoadFrozen(dir.JobPath(), nil, opts)
+	if err != nil {
+		return &statusError{exitUsage, fmt.Errorf("the job of the run in %s: %w", dir.Path(), err)}
+	}
+	if r.job == nil {
+		opts.Launcher, opts.MaxWorkers = c.String("launcher"), c.Int64("max-workers")
+		if r.job, err = jobfile.LoadFrozen(dir.JobPath(), c.StringSlice("set"), opts); err != nil {
+			return &statusError{exitUsage, err}
+		}
+	}
+	if changes := was.Changes(r.job); changes != nil {
+		var errs []error
+		for _, change := range changes {
+			errs = append(errs, errors.New(change))
+		}
+		return &statusError{exitUsage, fmt.Errorf("%s cannot be resumed with another job; only limits may change. Start a new run, or undo this:\n%w", dir.Path(), errors.Join(errs...))}
+	}
+	return nil
+}
+
+// reportEnded prints the report of a run that has ended with all its blocks, well or not; there is nothing to resume then.
+func (r *jobRun) reportEnded(dir *rundir.Dir) (ended bool, err error) {
+	data, err := os.ReadFile(dir.StatsPath())
+	if err != nil {
+		return false, nil // it was killed before it could write them
+	}
+	var stats api.Stats
+	if err := json.Unmarshal(data, &stats); err != nil {
+		return false, nil // the journal knows better
+	}
+	status := stats.Run.ExitStatus
+	if status == nil || stats.Run.State != "done" && (stats.Run.State != "failed" || *status != exitIncomplete) {
+		return false, nil
+	}
+	fmt.Fprintf(r.stderr, "daisy-submit: the run in %s has ended; this is its report\n", dir.Path())
+	if r.json {
+		if _, err := r.stdout.Write(append(data, '\n')); err != nil {
+			return true, infrastructure(err)
+		}
+	} else if err := report.Tables(r.stdout, stats, report.Table); err != nil {
+		return true, infrastructure(err)
+	}
+	if *status == exitOK {
+		return true, nil
+	}
+	return true, &statusError{status: *status}
+}

@@ -1,0 +1,169 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/journal"
+	"example.org/daisy/internal/process"
+	"example.org/daisy/internal/tracking"
+	"example.org/daisy/scheduler"
+)
+
+// A run is resumed from its journal alone: it says what has ended, and how. Whatever else there is of the run, tracking and
+// processes, is brought up to it before the first block is handed out.
+
+// readPast reads what earlier epochs have left. The epoch of this coordinator has begun, so that nothing is added to them
+// any more. The statistics are told of every attempt.
+func (c *Coordinator) readPast() (*engine.Past, journal.Position, error) {
+	past := engine.NewPast(c.pipeline)
+	report, err := journal.Read(c.cfg.RunDir.JournalDir(), func(epoch, seq uint64, raw []byte) error {
+		r, err := engine.DecodeRecord(raw)
+		if err == nil {
+			var a engine.Attempt
+			var is bool
+			if a, is, err = past.Add(&r); is {
+				c.record(&a)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("record %d of epoch %d: %w", seq, epoch, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, journal.Position{}, fmt.Errorf("resume %s: %w", c.cfg.RunDir.Path(), err)
+	}
+	for _, cut := range report.Cut {
+		c.cfg.Notice(cut.String())
+	}
+	c.before = past.Lasted()
+	return past, report.Last, nil
+}
+
+// readOutbox takes in the good results that workers of an earlier epoch could not deliver, as ends of attempts that are still to be
+// journalled. Others are as if the attempt had not been: the block runs again. What is not a result of this run is passed over,
+// and said.
+func (c *Coordinator) readOutbox(past *engine.Past) (found []engine.Record, err error) {
+	entries, err := os.ReadDir(c.cfg.RunDir.OutboxDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("resume %s: %w", c.cfg.RunDir.Path(), err)
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".json" {
+			continue // not complete
+		}
+		path := filepath.Join(c.cfg.RunDir.OutboxDir(), e.Name())
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("resume %s: %w", c.cfg.RunDir.Path(), err)
+		}
+		var u api.Undelivered
+		if err := json.Unmarshal(data, &u); err != nil || u.Version != api.UndeliveredVersion || u.RunID != c.runID {
+			c.cfg.Notice(fmt.Sprintf("%s is no result of this run and is passed over", path))
+			continue
+		}
+		outcome := scheduler.Success
+		switch u.Outcome {
+		case scheduler.Success.String():
+		case scheduler.Skipped.String():
+			outcome = scheduler.Skipped
+		default:
+			continue
+		}
+		r := engine.Record{
+			Kind: engine.RecordEnd, Task: int32(c.pipeline.Index(u.Task)), Block: u.Block, Lease: u.Lease, Attempt: int32(u.Attempt), Worker: past.Number(u.Worker, u.Nonce),
+			Outcome: uint8(outcome), Use: engine.Use{WallNanos: u.WallNanos, CPUNanos: u.CPUNanos, PeakRSSBytes: u.PeakRSSBytes}, Held: u.WallNanos / 1000,
+		}
+		a, counts, err := past.Add(&r)
+		switch {
+		case err != nil:
+			c.cfg.Notice(fmt.Sprintf("%s is no result of this run and is passed over: %v", path, err))
+		case counts:
+			c.record(&a)
+			found = append(found, r)
+		}
+	}
+	return found, nil
+}
+
+// strayBound limits the wait for processes of the run that were left behind; they have got SIGKILL, and only the system can keep
+// them.
+const strayBound = 10 * time.Second
+
+// endStrays ends what a dead coordinator has left on this machine, workers and what they had started, so that no block runs twice.
+func (c *Coordinator) endStrays() error {
+	ctx, cancel := context.WithTimeout(context.Background(), strayBound)
+	defer cancel()
+	found, err := process.EndMarked(ctx, []string{"DAISY_RUN_ID=" + c.runID}, 0)
+	if err != nil {
+		return fmt.Errorf("resume %s: processes that the coordinator before had started: %w", c.cfg.RunDir.Path(), err)
+	}
+	if len(found) > 0 {
+		c.cfg.Notice(fmt.Sprintf("ended processes of the coordinator before: %v", found))
+	}
+	return nil
+}
+
+// silence is for how long the run has had no coordinator, by the time of the last change of its journal: workers that cannot be
+// asked have given up after a while. A clock that was set back makes it 0.
+func (c *Coordinator) silence() time.Duration {
+	last := time.Time{}
+	entries, err := os.ReadDir(c.cfg.RunDir.JournalDir())
+	if err != nil {
+		return 0
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return max(time.Since(last), 0)
+}
+
+// catchUp brings the tracking of a task up to the journal, since marks are written a while after the commit that they follow, and takes
+// the blocks that succeeded in this run out of those that were done before it.
+func catchUp(past *engine.Past, task int, s *tracking.Store, done scheduler.Bitmap) error {
+	past.Succeeded(task, func(block int64) {
+		if done.Get(block) {
+			done.Clear(block)
+		} else {
+			s.MarkDone(block)
+		}
+	})
+	var errs []error
+	past.Failures(task, func(block int64, times int) {
+		// More may have been counted by other runs; fewer, and the last ones were not written.
+		if n, err := s.FailureCount(block); err != nil {
+			errs = append(errs, err)
+		} else if int64(n) < int64(times) {
+			s.SetFailures(block, uint32(times))
+		}
+	})
+	if errs != nil {
+		return errors.Join(errs...)
+	}
+	return s.Flush()
+}
+
+// segments are the earlier lives of the run, for the reports.
+func segments(past *engine.Past) []api.Segment {
+	var list []api.Segment
+	for _, e := range past.Epochs() {
+		began := time.Unix(0, e.Began)
+		ended := began.Add(e.Lasted)
+		list = append(list, api.Segment{Epoch: e.Epoch, Started: began, Ended: &ended, WallSeconds: e.Lasted.Seconds()})
+	}
+	return list
+}

@@ -1,0 +1,298 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"example.org/daisy/scheduler"
+)
+
+// Past is what earlier epochs of a run have left in its journal: their records, folded.
+type Past struct {
+	epochs  []PastEpoch
+	before  time.Duration // length of all epochs but the last
+	tasks   []pastTask
+	workers map[uint32]*pastWorker
+	order   []*pastWorker // as they joined
+	tags    int
+	state   RunState // how the last epoch ended; RunRunning if it was cut off
+	why     string
+}
+
+// PastEpoch is one life of a coordinator.
+type PastEpoch struct {
+	Epoch uint64
+	// Began is in Unix nanoseconds, Lasted until the last thing that was written down.
+	Began  int64
+	Lasted time.Duration
+}
+
+// A PastWorker is one that had joined and was not seen to end.
+type PastWorker struct {
+	// ID is its id in the reports, Nonce what tells it from others of that name, Node where it ran.
+	ID    string
+	Nonce uint64
+	Node  string
+	PID   int
+	// Launched: it was started by a launcher; others came by themselves.
+	Launched bool
+}
+
+type pastTask struct {
+	id       string
+	ends     *scheduler.Past
+	blocks   int64
+	mark     int64
+	most     int64
+	checked  int64
+	failed   int64
+	failures []FailedBlock
+}
+
+type pastWorker struct {
+	PastWorker
+	number uint32
+	slots  int32
+	rows   []*row
+	row    *row
+	gone   bool
+}
+
+// NewPast makes an empty past of a pipeline.
+func NewPast(p *scheduler.Pipeline) *Past {
+	past := &Past{workers: make(map[uint32]*pastWorker)}
+	for _, t := range p.Tasks() {
+		past.tasks = append(past.tasks, pastTask{id: t.ID, blocks: t.Grid.Len(), ends: scheduler.NewPast(t.Grid.Len())})
+	}
+	return past
+}
+
+// Add takes in the next record. Of the end of an attempt it returns what the statistics are to be told, with times since the
+// start of the first epoch. Records of another pipeline, or that no engine writes, are an error.
+func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
+	if r.Kind == RecordStart {
+		return ended, false, p.start(r)
+	}
+	if len(p.epochs) == 0 {
+		return ended, false, fmt.Errorf("a record of kind %d stands before the first start", r.Kind)
+	}
+	if r.Task < 0 || int(r.Task) >= len(p.tasks) {
+		return ended, false, fmt.Errorf("a record of kind %d is about task %d of %d", r.Kind, r.Task, len(p.tasks))
+	}
+	t := &p.tasks[r.Task]
+	at := time.Duration(r.At) * time.Microsecond
+	last := &p.epochs[len(p.epochs)-1]
+	last.Lasted = max(last.Lasted, at)
+	at += p.before
+	switch r.Kind {
+	case RecordSubmission:
+		p.tags++
+	case RecordJoin:
+		w := &pastWorker{PastWorker: PastWorker{ID: r.ID, Nonce: r.Nonce, Node: r.Text, PID: int(r.PID), Launched: r.Launched}, number: r.Worker, slots: int32(r.Count)}
+		if p.workers[r.Worker] != nil {
+			return ended, false, fmt.Errorf("worker %d joins a second time", r.Worker)
+		}
+		p.workers[r.Worker] = w
+		p.order = append(p.order, w)
+		w.serve(r.Task, at)
+	case RecordServes:
+		if w := p.workers[r.Worker]; w != nil {
+			w.close("left", at)
+			w.serve(r.Task, at)
+		}
+	case RecordGone:
+		if w := p.workers[r.Worker]; w != nil {
+			w.close(r.Text, at)
+			w.gone = true
+		}
+	case RecordEnd:
+		return p.end(r, at)
+	case RecordFailed:
+		b := FailedBlock{Task: r.Task, Block: r.Block, Attempts: r.Attempt, Outcome: scheduler.Outcome(r.Outcome), Message: r.Text, Tail: r.Tail}
+		if w := p.workers[r.Worker]; w != nil {
+			b.Worker, b.Node = w.ID, w.Node
+		}
+		t.failures = append(t.failures, b)
+	case RecordMark:
+		t.mark = max(t.mark, min(r.Block, t.blocks))
+	case RecordPeak:
+		t.most = max(t.most, r.Count)
+	case RecordRunEnd:
+		p.state, p.why = RunState(r.State), r.Text
+	}
+	return ended, false, nil
+}
+
+// start begins an epoch.
+func (p *Past) start(r *Record) error {
+	if len(r.Tasks) != len(p.tasks) {
+		return fmt.Errorf("the run has %d tasks, and the journal is of %d", len(p.tasks), len(r.Tasks))
+	}
+	for i, was := range r.Tasks {
+		if now := &p.tasks[i]; was.ID != now.id || was.Blocks != now.blocks {
+			return fmt.Errorf("task %d is %q with %d blocks, and in the journal %q with %d", i+1, now.id, now.blocks, was.ID, was.Blocks)
+		}
+	}
+	if n := len(p.epochs); n > 0 {
+		p.cut()
+	}
+	p.epochs = append(p.epochs, PastEpoch{Epoch: r.Epoch, Began: r.Began})
+	p.state, p.why = RunRunning, ""
+	return nil
+}
+
+// cut ends the last epoch: whoever had not ended is lost with it.
+func (p *Past) cut() {
+	p.before += p.epochs[len(p.epochs)-1].Lasted
+	for _, w := range p.order {
+		w.close("lost", p.before)
+	}
+}
+
+// end takes in the end of an attempt.
+func (p *Past) end(r *Record, at time.Duration) (Attempt, bool, error) {
+	t := &p.tasks[r.Task]
+	if r.Block < 0 || r.Block >= t.blocks {
+		return Attempt{}, false, fmt.Errorf("an attempt of block %d of task %q, which has %d", r.Block, t.id, t.blocks)
+	}
+	a := Attempt{Handout: scheduler.Handout{Lease: scheduler.Lease(r.Lease), Task: r.Task, Block: r.Block, Attempt: r.Attempt},
+		Outcome: scheduler.Outcome(r.Outcome), At: at, Held: time.Duration(r.Held) * time.Microsecond, Use: r.Use}
+	a.Verdict = t.ends.Ended(r.Block, scheduler.PastEnding{Outcome: a.Outcome, Blameless: r.Blameless, Failed: r.Final})
+	if a.Verdict == scheduler.Stale {
+		return Attempt{}, false, nil // of a block that had ended: two epochs have known of it
+	}
+	switch {
+	case a.Verdict == scheduler.WasSkipped:
+		t.checked++
+	case a.Verdict == scheduler.FailedForGood:
+		t.failed++
+	}
+	if w := p.workers[r.Worker]; w != nil {
+		a.Worker, a.Node = w.ID, w.Node
+		row := w.rowOf(r.Task, at)
+		row.busy += a.Held
+		row.peak = max(row.peak, r.Use.PeakRSSBytes)
+		if a.Outcome == scheduler.Success || a.Outcome == scheduler.Failed {
+			row.processed++
+		}
+		if a.Outcome == scheduler.Failed {
+			row.failed++
+		}
+	}
+	return a, true, nil
+}
+
+// rowOf is the worker's row for a task.
+func (w *pastWorker) rowOf(task int32, at time.Duration) *row {
+	for _, r := range w.rows {
+		if r.task == task {
+			return r
+		}
+	}
+	r := &row{task: task, slots: w.slots, since: at, over: true, end: "lost"}
+	w.rows = append(w.rows, r)
+	return r
+}
+
+func (w *pastWorker) serve(task int32, at time.Duration) {
+	w.row = w.rowOf(task, at)
+	w.row.over, w.row.end, w.row.since = false, "", at
+}
+
+func (w *pastWorker) close(word string, at time.Duration) {
+	if w.row == nil || w.row.over {
+		return
+	}
+	w.row.over, w.row.end = true, word
+	w.row.served += time.Duration(w.row.slots) * max(at-w.row.since, 0)
+}
+
+// Epochs are the lives so far, the first one first.
+func (p *Past) Epochs() []PastEpoch { return slices.Clone(p.epochs) }
+
+// Lasted is the length of all epochs.
+func (p *Past) Lasted() time.Duration {
+	d := p.before
+	if n := len(p.epochs); n > 0 {
+		d += p.epochs[n-1].Lasted
+	}
+	return d
+}
+
+// State is how the last epoch ended, RunRunning if it was cut off; why is the reason that it gave.
+func (p *Past) State() (state RunState, why string) { return p.state, p.why }
+
+// Number is the number of the worker of an id and nonce, 0 if none has joined.
+func (p *Past) Number(id string, nonce uint64) uint32 {
+	for _, w := range p.order {
+		if w.ID == id && w.Nonce == nonce {
+			return w.number
+		}
+	}
+	return 0
+}
+
+// Live lists the workers that had joined in the last epoch, and were not seen to end.
+func (p *Past) Live() []PastWorker {
+	var live []PastWorker
+	for _, w := range p.order {
+		if !w.gone && w.row != nil && !w.row.over {
+			live = append(live, w.PastWorker)
+		}
+	}
+	return live
+}
+
+// Succeeded calls yield with each block of a task that succeeded or was found done by its check, in order.
+func (p *Past) Succeeded(task int, yield func(block int64)) { p.tasks[task].ends.Succeeded(yield) }
+
+// Failures calls yield with each block of a task that has failed, for good or not, and how often.
+func (p *Past) Failures(task int, yield func(block int64, times int)) {
+	p.tasks[task].ends.Failures(yield)
+}
+
+// holdBack keeps all blocks back while workers of an earlier epoch, of whom nobody knows whether they live, may still run some. Those of
+// a local launcher are known to have ended.
+func (e *Engine) holdBack(live []PastWorker) {
+	for _, w := range live {
+		if w.Launched && e.cfg.Launcher.Local {
+			continue
+		}
+		if left := e.abandonAfter() - e.cfg.Silence; left > 0 {
+			e.holdTo = left
+			e.holdWhy = fmt.Sprintf("worker %s on %s served the coordinator before, and may still run a block", w.ID, orUnknown(w.Node))
+		}
+		return
+	}
+}
+
+func (p *Past) ends() []*scheduler.Past {
+	var list []*scheduler.Past
+	for i := range p.tasks {
+		list = append(list, p.tasks[i].ends)
+	}
+	return list
+}
+
+// resume takes over what the past knows. Called once, before the first event.
+func (e *Engine) resume(p *Past) {
+	e.holdBack(p.Live())
+	if len(p.epochs) > 0 {
+		p.cut()
+	}
+	e.tags = p.tags
+	for i := range e.tasks {
+		t, was := &e.tasks[i], &p.tasks[i]
+		t.most, t.checked, t.failed, t.failures = was.most, was.checked, was.failed, was.failures
+		t.mark.written, t.mark.durable = was.mark, was.mark
+	}
+	for _, w := range p.order {
+		e.joins = max(e.joins, w.number)
+		for _, r := range w.rows {
+			r.worker = &worker{id: w.ID, node: w.Node, number: w.number, ended: true}
+			e.rows = append(e.rows, r)
+			e.tasks[r.task].served++
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package job
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// Changes names what differs between the job of a run and one with which it is to be resumed, other than limits: what has been done
+// would not be what the new one asks for. Limits are max_workers, resources, timeouts of blocks and of silence, retries, priorities,
+// and where the coordinator listens.
+func (j *Job) Changes(now *Job) []string {
+	var list []string
+	differs := func(what string, a, b any) {
+		if !reflect.DeepEqual(a, b) {
+			list = append(list, fmt.Sprintf("%s was %v, and is %v now", what, a, b))
+		}
+	}
+	differs("the name", j.Name, now.Name)
+	differs("the launcher", j.Launcher, now.Launcher)
+	differs("the folder of the job file", j.Dir, now.Dir)
+	differs("tracking", j.Tracking, now.Tracking)
+	ids := func(j *Job) (ids []string) {
+		for i := range j.Tasks {
+			ids = append(ids, j.Tasks[i].ID)
+		}
+		return ids
+	}
+	differs("the list of tasks", ids(j), ids(now))
+	if !slices.Equal(ids(j), ids(now)) {
+		return list
+	}
+	for i := range j.Tasks {
+		a, b := &j.Tasks[i], &now.Tasks[i]
+		of := func(key string) string { return fmt.Sprintf("task %q: %s", a.ID, key) }
+		differs(of("after"), a.After, b.After)
+		differs(of("its blocks"), a.Grid.Spec(), b.Grid.Spec())
+		differs(of("array"), a.ArrayPath, b.ArrayPath)
+		differs(of("output"), a.OutputPath, b.OutputPath)
+		differs(of("run"), []any{a.Runner.Kind.String(), a.Runner.Argv}, []any{b.Runner.Kind.String(), b.Runner.Argv})
+		differs(of("check"), a.Check, b.Check)
+		differs(of("requires"), a.Requires, b.Requires)
+		differs(of("slots"), a.Slots, b.Slots)
+		differs(of("env"), a.Env, b.Env)
+		differs(of("skip_mask"), a.SkipMask, b.SkipMask)
+		if a.SkipMask == b.SkipMask && !reflect.DeepEqual(a.Mask, b.Mask) {
+			list = append(list, of("skip_mask")+" has other blocks now")
+		}
+	}
+	return list
+}
