@@ -24,6 +24,12 @@ func runBlock(s *stream) wire.Release {
 }
 
 func TestACommandGetsItsBlockInEveryForm(t *testing.T) {
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "DAISY_") {
+			t.Setenv(name, "") // so that it is restored
+			os.Unsetenv(name)
+		}
+	}
 	out := filepath.Join(t.TempDir(), "out")
 	task := testTask("command", "sh", "-c", `cat > "$OUT"; printf '%s\n' "$@" >> "$OUT"; env | grep -E '^(DAISY_|OMP_|MKL_|CUDA|MINE)' | sort >> "$OUT"`, "sh",
 		"{block_id}", "{task_id}-{index}", "{read_offset} {read_shape} {read_end}", "{write_offset}:{write_shape}:{write_end}", "{attempt}", "{lease}", "{unknown} {}")
@@ -61,7 +67,7 @@ DAISY_READ_END=81
 DAISY_READ_OFFSET=69
 DAISY_READ_SHAPE=12
 DAISY_RUN_DIR=` + cfg.RunDir + `
-DAISY_RUN_ID=run4test
+DAISY_RUN_ID=` + testRun + `
 DAISY_SLOT=0
 DAISY_TASK_ID=predict
 DAISY_WORKER_ID=3.0

@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,11 +26,13 @@ import (
 
 const (
 	testSecret = "0123456789abcdef0123456789abcdef"
-	testRun    = "run4test"
 	realSoon   = 20 * time.Second
 )
 
 var testKey = api.Key{Run: testRun, Secret: testSecret}
+
+// testRun is another one in each process: a block's strays are found by it, and would be those of the same test beside this one.
+var testRun = "run" + strings.ToLower(rand.Text()[:8])
 
 // soon bounds every wait of a test; it is never waited for when all is well.
 var soon = realSoon
