@@ -55,12 +55,13 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 	app := &cli.App{
 		Name:            "daisy-worker",
 		Usage:           "run blocks for the coordinator of a run",
-		UsageText:       "daisy-worker --run-dir DIR [--slots N] [--name NAME] [--task TASK]",
+		UsageText:       "daisy-worker --run-dir DIR [--slots N] [--name NAME] [--task TASK]\ndaisy-worker conformance -- PROGRAM [ARGUMENTS]",
 		Description:     description,
 		Version:         version.String(),
 		Writer:          stdout,
 		ErrWriter:       stderr,
 		HideHelpCommand: true,
+		Commands:        []*cli.Command{conformanceCommand()},
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "run-dir", Usage: "the run directory `DIR`"},
 			&cli.IntFlag{Name: "slots", Value: 1, Usage: "run `N` blocks at once"},

@@ -97,3 +97,23 @@ func TestVersionIsPrinted(t *testing.T) {
 		t.Errorf("got %d %q", status, stdout)
 	}
 }
+
+func TestAConformanceTestSaysWhichRulesAreKept(t *testing.T) {
+	const good = `while read line; do lease=${line##*\"lease\":\"}; echo "{\"lease\":\"${lease%%\"*}\",\"ok\":true}" >&3; done`
+	status, stdout, stderr := call(nil, "conformance", "--", "sh", "-c", good)
+	if status != 0 || stderr != "" || !strings.HasPrefix(stdout, "pass  one block is answered, once, with its lease\n") || !strings.HasSuffix(stdout, "\n11 passed, 0 failed\n") {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+	status, stdout, stderr = call(nil, "conformance", "--timeout", "20s", "sh", "-c", "exit 3")
+	if status != 1 || !strings.HasSuffix(stderr, "/sh breaks 11 of 11 rules\n") && !strings.HasSuffix(stderr, "sh breaks 11 of 11 rules\n") || !strings.HasSuffix(stdout, "\n0 passed, 11 failed\n") {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+	for _, args := range [][]string{{}, {"--timeout", "0s", "true"}, {"--timeout", "2h", "true"}, {"--block", "{", "true"}, {"--nonsense", "true"}} {
+		if status, _, stderr := call(nil, append([]string{"conformance"}, args...)...); status != 2 || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%q: status %d\n%s", args, status, stderr)
+		}
+	}
+	if status, _, stderr := call(nil, "conformance", "--", "no-such-program"); status != 1 || !strings.Contains(stderr, `cannot find the program "no-such-program"`) {
+		t.Errorf("status %d\n%s", status, stderr)
+	}
+}

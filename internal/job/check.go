@@ -98,12 +98,8 @@ func (c *checking) runKeys() {
 	default:
 		c.run("launcher", "unknown launcher %q; allowed are \"local\" and \"serial\"", j.Launcher)
 	}
-	if j.Listen != "" && j.Listen != "localhost" {
-		if ip := net.ParseIP(j.Listen); ip == nil {
-			c.run("listen", "%q is not an IP address; allowed are \"localhost\", \"127.0.0.1\" and \"::1\"", j.Listen)
-		} else if !ip.IsLoopback() {
-			c.run("listen", "%q can be reached from other machines, which is not in this version; allowed are \"localhost\", \"127.0.0.1\" and \"::1\"", j.Listen)
-		}
+	if j.Listen != "" && j.Listen != "localhost" && net.ParseIP(j.Listen) == nil {
+		c.run("listen", "%q is not an IP address; allowed are \"localhost\", an IP address of this machine, and \"0.0.0.0\" for all that it has", j.Listen)
 	}
 	for _, a := range j.Addresses {
 		if err := checkAddress(a); err != nil {
@@ -159,12 +155,16 @@ func (c *checking) taskKeys(i int) {
 		if len(t.Runner.Argv) == 0 || t.Runner.Argv[0] == "" {
 			c.task(i, "run."+t.Runner.Kind.String(), "names no program; allowed is a list of a program and its arguments")
 		}
+	case RunnerPython:
+		if err := checkReference(t.Runner.Python); err != nil {
+			c.task(i, "run.python", "%v", err)
+		}
 	case RunnerFunc:
 		if t.Runner.Func == nil {
 			c.task(i, "run", "the function is nil")
 		}
 	default:
-		c.task(i, "run", "missing; allowed are { command = [..] }, a process for each block, and { stream = [..] }, a process for each slot")
+		c.task(i, "run", "missing; allowed are { command = [..] }, a process for each block, { stream = [..] }, a process for each slot, and { python = \"module:function\" }")
 	}
 	c.numbers(i, t)
 	for _, kv := range t.Env {
