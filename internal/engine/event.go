@@ -38,6 +38,10 @@ const (
 	EventStop
 	// EventBroken: the infrastructure failed for good (journal cannot be written, taken over): Text.
 	EventBroken
+	// EventSet: a limit is another from now on: Set.
+	EventSet
+	// EventStopWorker: one worker is to leave, as when the run is stopped: Worker, Text (why, for people).
+	EventStopWorker
 )
 
 // StopKind is how a run is ended early.
@@ -78,6 +82,7 @@ type Event struct {
 	Tag     string
 	Text    string
 	Status  *launcher.Status
+	Set     *Setting
 }
 
 // LeaveReason is why a worker says that it leaves.

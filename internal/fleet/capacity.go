@@ -8,7 +8,7 @@ import (
 	"example.org/daisy/scheduler"
 )
 
-// A Task is what the fleet knows of a task. It never changes.
+// A Task is what the fleet knows of a task. Only MaxWorkers changes, with SetMaxWorkers.
 type Task struct {
 	// Requires is what one slot needs.
 	Requires scheduler.Resources

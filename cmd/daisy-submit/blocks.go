@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"net/url"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/rundir"
+	"example.org/daisy/internal/units"
+)
+
+func blocksCommand() *cli.Command {
+	return &cli.Command{
+		Name: "blocks", Usage: "list blocks of a run by their state",
+		UsageText: "daisy-submit blocks [RUN_DIR|latest] [--state STATE] [--task T] [OPTIONS]",
+		Description: `Lists blocks in the order of their tasks and grids: where each stands, the attempt that it is at, the worker that has or had
+it, and how its last attempt ended that did not end well, as far as the coordinator remembers. Of a run that has ended only
+failed blocks are known.
+` + runDirUsage + `
+
+A block is waiting (for others), ready, held (to be tried again after a pause), leased (in the hands of a worker), success, skipped,
+failed, orphaned (it needs a failed one) or abandoned (the run or its task was given up).
+
+EXAMPLE
+   daisy-submit blocks --state failed --task predict
+
+EXIT STATUS
+   0    the blocks were listed, if there were any
+   2    the command line is wrong, or there is no such run, task or state
+   3    the run has not ended, and no coordinator answers; or the list could not be written
+`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "state", Usage: "only those in `STATE`; several with commas between them"},
+			&cli.StringFlag{Name: "task", Usage: "only those of task `T`"},
+			limitFlag(50, "blocks"), fromFlag(), jsonFlag("a page of blocks"),
+		},
+		Action: func(c *cli.Context) error {
+			dir, err := runArgument(c)
+			if err != nil {
+				return err
+			}
+			limit, err := limitOf(c)
+			if err != nil {
+				return err
+			}
+			page, err := blocksOf(c, dir, limit)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return written(json.NewEncoder(c.App.Writer).Encode(page))
+			}
+			return written(writeBlocks(c, page))
+		},
+	}
+}
+
+// blocksOf asks the coordinator, or of a run that has ended its statistics.
+func blocksOf(c *cli.Context, dir *rundir.Dir, limit int) (*api.BlockPage, error) {
+	if stats := endedStats(dir); stats != nil {
+		return failedBlocks(c, stats, limit)
+	}
+	run, err := coordinatorOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	all := &api.BlockPage{Version: api.ControlVersion, Blocks: []api.LiveBlock{}}
+	query := url.Values{}
+	query.Set("state", c.String("state"))
+	query.Set("task", c.String("task"))
+	for from := c.String("from"); ; {
+		query.Set("limit", strconv.Itoa(min(limit-len(all.Blocks), api.MostBlocks)))
+		query.Set("from", from)
+		var page api.BlockPage
+		if err := run.get(c.Context, api.PathBlocks, query, &page); err != nil {
+			return nil, err
+		}
+		all.Blocks = append(all.Blocks, page.Blocks...)
+		if all.Next = page.Next; page.Next == nil || len(all.Blocks) >= limit {
+			return all, nil
+		}
+		from = *page.Next
+	}
+}
+
+// failedBlocks are those that the statistics have kept.
+func failedBlocks(c *cli.Context, stats *api.Stats, limit int) (*api.BlockPage, error) {
+	if state := c.String("state"); state != "" && state != "failed" {
+		return nil, usage("the run has ended, and of its blocks only those that failed are known: --state failed")
+	}
+	if c.String("from") != "" {
+		return nil, usage("--from %q: no list of a run that has ended ended so; --limit shows more at once", c.String("from"))
+	}
+	page := &api.BlockPage{Version: api.ControlVersion, Blocks: []api.LiveBlock{}}
+	known := c.String("task") == ""
+	for i := range stats.Tasks {
+		t := &stats.Tasks[i]
+		if c.String("task") != "" && t.ID != c.String("task") {
+			continue
+		}
+		known = true
+		for _, f := range t.Failures {
+			if len(page.Blocks) < limit {
+				page.Blocks = append(page.Blocks, api.LiveBlock{Task: t.ID, Block: f.Block, Index: f.Index, State: "failed", Attempt: &f.Attempts,
+					Worker: f.Worker, Node: f.Node, Message: &f.Message, Tail: f.Tail, Log: f.Log})
+			}
+		}
+	}
+	if !known {
+		return nil, usage("there was no task %q in this run", c.String("task"))
+	}
+	return page, nil
+}
+
+func writeBlocks(c *cli.Context, page *api.BlockPage) error {
+	head := []string{"<task", "block", "<position", "<state", "attempt", "<worker", "<node", "running for", "<last error"}
+	var rows [][]string
+	for _, b := range page.Blocks {
+		running, last := "-", "-"
+		if b.RunningSeconds != nil {
+			running = units.Duration(ofSeconds(*b.RunningSeconds))
+		}
+		switch {
+		case b.Message != nil && *b.Message != "":
+			last = *b.Message
+		case b.LastEnd != nil:
+			last = *b.LastEnd
+		}
+		rows = append(rows, []string{b.Task, or(b.Block), "(" + numbers(b.Index, ", ") + ")", b.State, or(b.Attempt), or(b.Worker), or(b.Node), running, last})
+	}
+	return writePage(c, "Blocks", "block", head, rows, page.Next)
+}

@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/wire"
+)
+
+func TestALimitThatChangesCountsFromTheStartOfTheBlock(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, then, want time.Duration // the second is set after 3 s; want 0 = it never ends
+	}{
+		"none":              {0, 0, 0},
+		"as it was":         {5 * time.Second, 5 * time.Second, 5 * time.Second},
+		"longer":            {5 * time.Second, 9 * time.Second, 9 * time.Second},
+		"shorter":           {9 * time.Second, 5 * time.Second, 5 * time.Second},
+		"shorter than past": {9 * time.Second, time.Second, 3 * time.Second},
+		"given":             {0, 5 * time.Second, 5 * time.Second},
+		"taken away":        {5 * time.Second, 0, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := limit{d: c.first}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			began, ended := time.Now(), make(chan struct{})
+			stop := l.start(func() { close(ended) })
+			time.Sleep(3 * time.Second)
+			l.set(c.then)
+			var got time.Duration
+			select {
+			case <-ended:
+				got = time.Since(began)
+			case <-ctx.Done():
+			}
+			if got != c.want {
+				t.Errorf("%s: the block was ended after %v, want %v", name, got, c.want)
+			}
+			stop()
+			l.set(time.Second) // nothing runs any more
+			time.Sleep(time.Minute)
+			if len(l.clock) != 0 {
+				t.Errorf("%s: %d blocks are still watched", name, len(l.clock))
+			}
+		})
+	}
+}
+
+// retimed sends a specification that differs from that of the join in its limit only.
+func retimed(t *testing.T, s *stream, task api.TaskSpec, seconds float64) {
+	t.Helper()
+	task.TimeoutSeconds = seconds
+	spec, err := json.Marshal(task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.send(func(dst []byte) []byte { return wire.AppendReassign(dst, wire.Reassign{Spec: spec}) })
+}
+
+func TestAShorterLimitEndsABlockThatRunsAndLeavesTheProcessThatServesTheTask(t *testing.T) {
+	f := newFifo(t)
+	task := testTask("stream", streamer(f, `case $lease in 2.8) say at; exec sleep 1000;; *) answer "{\"lease\":\"$lease\",\"ok\":true}";; esac`)...)
+	task.TimeoutSeconds = 1000
+	c, cfg := overTCP(t, task)
+	start(t, cfg)
+	s := c.next()
+	task.RunDir = cfg.RunDir
+	s.grant(s.acquire().Request, 7)
+	f.readLine() // started
+	s.release()
+	retimed(t, s, task, 2000)
+	s.grant(s.acquire().Request, 8)
+	if line := f.readLine(); line != "at" {
+		t.Fatalf("%q: another process was started", line)
+	}
+	retimed(t, s, task, 0.2)
+	if r := s.release(); r.Outcome != wire.TimedOut || !strings.Contains(r.Message, "timed out after 200ms") {
+		t.Errorf("got %v %q", r.Outcome, r.Message)
+	}
+}
