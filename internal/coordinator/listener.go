@@ -3,12 +3,14 @@ package coordinator
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -21,12 +23,16 @@ const (
 	// roomWithin is how long one more waits to be let in: hundreds of workers that start together are let in at the rate at
 	// which their requests are checked, which takes less.
 	roomWithin = 100 * time.Millisecond
+	// tlsHandshake is the first byte of TLS: the type of its first record.
+	tlsHandshake = 0x16
 )
 
 // listener is the one way in: connections from the TCP port and pipes of workers in this process. It looks at the first
-// byte of each TCP connection: HTTP goes on, anything else (0x00, a frame of another protocol; 0x16, TLS) is closed.
+// byte of each TCP connection: HTTP goes on, TLS too if there is a certificate, anything else (0x00, a frame of another
+// protocol) is closed.
 type listener struct {
 	tcp    net.Listener
+	tls    *tls.Config // nil: no TLS
 	conns  chan net.Conn
 	ctx    context.Context // done once the listener is closed
 	cancel context.CancelFunc
@@ -36,23 +42,28 @@ type listener struct {
 	in, out   atomic.Int64 // bytes
 }
 
-// listen opens the port. host is a loopback address; low..high are the ports to try, 0 = any free one.
-func listen(host string, low, high int) (*listener, error) {
-	l := listenInside()
+// bind opens the port. low..high are the ports to try, 0 = any free one.
+func bind(host string, low, high int) (net.Listener, error) {
 	var errs []error
 	for port := low; port <= max(low, high); port++ {
 		tcp, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		if err == nil {
-			l.tcp = tcp
-			break
+			return tcp, nil
+		}
+		if errors.Is(err, syscall.EADDRNOTAVAIL) {
+			return nil, fmt.Errorf("cannot listen on %s: no network interface of this machine has that address (give another one with the key listen of [run], \"0.0.0.0\" for all): %w", host, err)
 		}
 		errs = append(errs, err)
 	}
-	if l.tcp == nil {
-		return nil, fmt.Errorf("cannot listen on %s, port %d to %d (give other ports with the key port of [run]): %w", host, low, max(low, high), errors.Join(errs...))
-	}
+	return nil, fmt.Errorf("cannot listen on %s, port %d to %d (give other ports with the key port of [run]): %w", host, low, max(low, high), errors.Join(errs...))
+}
+
+// listenOn takes connections from an open port, with TLS unless config is nil.
+func listenOn(tcp net.Listener, config *tls.Config) *listener {
+	l := listenInside()
+	l.tcp, l.tls = tcp, config
 	l.sniffs.Go(l.accept)
-	return l, nil
+	return l
 }
 
 // listenInside makes a listener that only dial reaches.
@@ -107,15 +118,23 @@ func (l *listener) sniff(c net.Conn) {
 	defer stop()
 	_ = c.SetReadDeadline(time.Now().Add(sniffTimeout))
 	first, err := counted.r.Peek(1)
-	if err != nil || first[0] < 'A' || first[0] > 'Z' {
+	var conn net.Conn = counted
+	switch {
+	case err == nil && first[0] >= 'A' && first[0] <= 'Z':
+		_ = c.SetReadDeadline(time.Time{})
+	case err == nil && first[0] == tlsHandshake && l.tls != nil:
+		var ok bool
+		if conn, ok = l.handshake(counted); !ok {
+			return
+		}
+	default:
 		_ = counted.Close()
 		return
 	}
-	_ = c.SetReadDeadline(time.Time{})
 	select {
-	case l.conns <- counted:
+	case l.conns <- conn:
 	case <-l.ctx.Done():
-		_ = counted.Close()
+		_ = conn.Close()
 	}
 }
 

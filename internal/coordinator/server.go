@@ -35,11 +35,12 @@ func (c *Coordinator) newServer() *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+api.PathJoin, c.guarded(c.serveJoin))
 	mux.HandleFunc("GET "+api.PathStream, c.guarded(c.serveStream))
+	c.controlRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		turnAway(w, http.StatusNotFound, "bad_request", fmt.Sprintf("there is no %s %s here", r.Method, r.URL.Path))
 	})
 	return &http.Server{
-		Handler:           mux,
+		Handler:           private(mux),
 		ReadHeaderTimeout: sniffTimeout,
 		ReadTimeout:       joinTimeout,
 		MaxHeaderBytes:    16 << 10,
@@ -65,7 +66,7 @@ func (c *Coordinator) guarded(next http.HandlerFunc) http.HandlerFunc {
 			turnAway(w, http.StatusUnauthorized, "secret", fmt.Sprintf("this is run %s, and the request does not prove to know its secret, which is in the file \"secret\" of the run directory", c.runID))
 			return
 		}
-		if conn, ok := r.Context().Value(connKey{}).(*countedConn); ok {
+		if conn := underlying(r.Context().Value(connKey{})); conn != nil {
 			conn.known()
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -155,7 +156,7 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 		c.mu.Unlock()
 		j := c.cfg.Job
 		c.answer(w, r, http.StatusOK, api.JoinResponse{
-			Worker: a.worker, Epoch: c.epoch, Task: c.specs[a.task],
+			Worker: a.worker, Epoch: c.epoch, Task: c.spec(a.task),
 			HeartbeatSeconds: c.heartbeatEvery().Seconds(),
 			AbandonSeconds:   0.9 * c.abandonAfter().Seconds(),
 			HintSeconds:      0.8 * j.HintAfter.Seconds(),

@@ -53,7 +53,9 @@ func (c *Coordinator) startSession(conn net.Conn, head []byte, answer string) bo
 func (c *Coordinator) read(s *session, head []byte, answer string) {
 	defer func() {
 		_ = s.conn.Close()
-		c.listener.out.Add(int64(s.w.Written()))
+		if underlying(s.conn) == nil {
+			c.listener.out.Add(int64(s.w.Written()))
+		}
 		c.mu.Lock()
 		delete(c.sessions, s.id)
 		c.mu.Unlock()
@@ -100,7 +102,9 @@ func (c *Coordinator) read(s *session, head []byte, answer string) {
 			events = events[:0]
 		}
 	}
-	c.listener.in.Add(bytesIn)
+	if underlying(s.conn) == nil { // else the bytes are counted where they come in
+		c.listener.in.Add(bytesIn)
+	}
 	c.inbox.put(append(events, engine.Event{Kind: engine.EventDetach, Session: s.id, Gone: pid != 0 && process.Gone(c.listener.ctx, pid, goneWithin)})...)
 }
 

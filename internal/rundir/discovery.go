@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 )
 
@@ -13,15 +14,19 @@ const discoveryFile = "discovery.json"
 // DiscoveryVersion is the format version of discovery.json.
 const DiscoveryVersion = 1
 
+var fingerprint = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
 // Discovery says where the coordinator of a run listens.
 type Discovery struct {
-	Version   int       `json:"version"`
-	Epoch     uint64    `json:"epoch"`
-	RunID     string    `json:"run_id"`
-	Addresses []string  `json:"addresses"` // "host:port", best first
-	Started   time.Time `json:"started"`
-	Host      string    `json:"host"`
-	PID       int       `json:"pid"`
+	Version   int      `json:"version"`
+	Epoch     uint64   `json:"epoch"`
+	RunID     string   `json:"run_id"`
+	Addresses []string `json:"addresses"` // "host:port", best first
+	// Fingerprint is the SHA-256 of the coordinator's certificate in hexadecimal; "" if it speaks plain HTTP.
+	Fingerprint string    `json:"certificate_sha256,omitempty"`
+	Started     time.Time `json:"started"`
+	Host        string    `json:"host"`
+	PID         int       `json:"pid"`
 }
 
 // WriteDiscovery replaces discovery.json. Version and RunID are filled in.
@@ -56,6 +61,8 @@ func parseDiscovery(file string, data []byte) (Discovery, error) {
 		return Discovery{}, fmt.Errorf("%s: has format version %d, and this program knows version %d; use the worker in the run directory's bin/", file, where.Version, DiscoveryVersion)
 	case where.Epoch == 0 || where.RunID == "" || len(where.Addresses) == 0:
 		return Discovery{}, fmt.Errorf("%s: has no epoch, run_id or addresses", file)
+	case where.Fingerprint != "" && !fingerprint.MatchString(where.Fingerprint):
+		return Discovery{}, fmt.Errorf("%s: certificate_sha256 is %q, which is no SHA-256 (64 hexadecimal digits)", file, where.Fingerprint)
 	}
 	return where, nil
 }

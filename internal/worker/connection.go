@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/units"
 	"example.org/daisy/internal/wire"
 )
 
@@ -56,15 +57,16 @@ func joinError(ctx context.Context, status int, err error) error {
 func (c *Client) tryAll(ctx context.Context) (*link, error) {
 	var telling error
 	c.places.tried = c.places.tried[:0]
-	for _, address := range c.places.addresses {
+	for _, address := range c.places.inOrder() {
 		l, err := c.establish(ctx, address)
 		if err == nil {
+			c.places.answers = address
 			c.heard.Store(int64(c.clock()))
 			c.answered.Store(int64(c.clock()))
 			return l, nil
 		}
 		tried := fmt.Sprintf("%s: %v", address, err)
-		var other *stranger
+		var other *api.StrangerError
 		if errors.As(err, &other) {
 			tried = other.Error()
 		}
@@ -376,11 +378,16 @@ func (c *Client) reassigned(spec []byte) error {
 		return fmt.Errorf("%w: the specification of a task: %w", wire.ErrMalformed, err)
 	}
 	c.mu.Lock()
-	c.tasks[uint32(s.Index)] = task
-	c.task = task
-	c.batch = batch{} // blocks of another task take another time
+	other := c.serveLocked(task)
+	if other {
+		c.batch = batch{} // blocks of another task take another time
+	}
 	c.mu.Unlock()
-	c.logf("serves task %q from now on", s.ID)
+	if other {
+		c.logf("serves task %q from now on", s.ID)
+	} else {
+		c.logf("the timeout of task %q is %s from now on (0s is none)", s.ID, units.Duration(task.Timeout()))
+	}
 	return nil
 }
 

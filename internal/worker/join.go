@@ -24,6 +24,7 @@ import (
 
 const (
 	dialTimeout    = 10 * time.Second
+	nextAfter      = 3 * time.Second  // instead, where there are other addresses to try
 	answerTimeout  = 40 * time.Second // the coordinator lets a join wait for 30 s
 	maxAnswer      = 4 << 20
 	maxRetryAfter  = 10 * time.Second
@@ -38,17 +39,6 @@ type refusal struct {
 }
 
 func (r *refusal) Error() string { return r.message }
-
-// A stranger answers where the coordinator was said to listen: another program, the coordinator of another run, or somebody
-// who only says that he is ours. Nothing of what he says counts.
-type stranger struct {
-	address string
-	status  int
-}
-
-func (s *stranger) Error() string {
-	return fmt.Sprintf("somebody else listens at %s: the answer (HTTP status %d) does not prove that it is this run's coordinator", s.address, s.status)
-}
 
 // final: asking again is no use. A coordinator that is busy is not the last word.
 func (r *refusal) final() bool {
@@ -190,7 +180,7 @@ func proven(key api.Key, address string, r *http.Request, resp *http.Response) e
 		return err
 	}
 	if !key.CheckAnswer(resp, r, body) {
-		return &stranger{address, resp.StatusCode}
+		return &api.StrangerError{Address: address, Why: api.Unproven(resp.StatusCode)}
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return nil
@@ -335,8 +325,7 @@ func (c *Client) welcomed(joined *api.JoinResponse, welcome wire.Welcome, task *
 		hint:      atLeast(seconds(joined.HintSeconds), 4*time.Minute),
 		grace:     max(seconds(joined.GraceSeconds), 0),
 	}
-	c.tasks[uint32(task.Spec.Index)] = task
-	c.task = task
+	c.serveLocked(task)
 	gone := map[uint64]bool{}
 	for _, lease := range welcome.Gone {
 		gone[lease] = true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +16,10 @@ import (
 // places is where the coordinator may be found, as last read from the run directory.
 type places struct {
 	runID, secret string
-	epoch         uint64 // of the discovery file
-	addresses     []string
+	epoch         uint64   // of the discovery file
+	addresses     []string // best first
+	fingerprint   string   // of the coordinator's certificate, "" if it speaks plain HTTP
+	answers       string   // the address at which the worker was last accepted
 	tried         []string // what became of the last attempt at each address, for people
 }
 
@@ -62,19 +65,37 @@ func (p *places) reread(cfg *Config, epoch uint64) error {
 		return err
 	}
 	p.runID, p.secret, p.epoch, p.addresses = found.RunID, secret, found.Epoch, found.Addresses
+	p.fingerprint = found.Fingerprint
 	return nil
 }
 
 // key makes and checks the proofs of the run.
 func (p *places) key() api.Key { return api.Key{Run: p.runID, Secret: p.secret} }
 
-// dial opens a connection to one address.
+// inOrder are the addresses to try: first the one that was right before, then as the coordinator gave them.
+func (p *places) inOrder() []string {
+	if !slices.Contains(p.addresses, p.answers) {
+		return p.addresses
+	}
+	order := []string{p.answers}
+	for _, a := range p.addresses {
+		if a != p.answers {
+			order = append(order, a)
+		}
+	}
+	return order
+}
+
+// dial opens a connection to one address, with TLS if the coordinator has a certificate.
 func (c *Client) dial(ctx context.Context, address string) (net.Conn, error) {
 	if c.cfg.Dial != nil {
 		return c.cfg.Dial(ctx)
 	}
-	d := net.Dialer{Timeout: dialTimeout}
-	return d.DialContext(ctx, "tcp", address)
+	timeout := dialTimeout
+	if len(c.places.addresses) > 1 {
+		timeout = nextAfter // an address in a network without a way from here often gives no answer at all
+	}
+	return api.Dial(ctx, address, c.places.fingerprint, timeout)
 }
 
 func (p *places) summary() string {
