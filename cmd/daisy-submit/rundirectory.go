@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/rundir"
+)
+
+// runArgument opens the run directory that a command names: a path, or the name of one in runs/; without one, or with
+// "latest", the newest of runs/.
+func runArgument(c *cli.Context) (*rundir.Dir, error) {
+	if c.NArg() > 1 {
+		_, err := oneArgument(c, "a run directory")
+		return nil, err
+	}
+	name := c.Args().First()
+	if name == "" {
+		name = "latest"
+	}
+	path := name
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !filepath.IsAbs(name) {
+		if inRuns := filepath.Join("runs", name); exists(inRuns) {
+			path = inRuns
+		} else if name == "latest" {
+			return nil, usage("there is no runs/latest here: give the path of a run directory, which are below the directory that the job file names, \"runs\" beside it by default")
+		}
+	}
+	dir, err := rundir.Open(path)
+	if err != nil {
+		return nil, &statusError{exitUsage, err}
+	}
+	return dir, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Where a run stands beside the states of stats.json, which are those of runs that have ended.
+const (
+	runRunning = "running" // a coordinator is alive
+	runKilled  = "killed"  // none is, and none has written down how it ended
+)
+
+// stateOf is where a run stands, with its statistics if it has any: while it runs those are of an earlier end.
+func stateOf(dir *rundir.Dir) (string, *api.Stats) {
+	var s *api.Stats
+	if data, err := os.ReadFile(dir.StatsPath()); err == nil {
+		read := new(api.Stats)
+		if json.Unmarshal(data, read) == nil && read.Version == api.StatsVersion {
+			s = read
+		}
+	}
+	if _, alive := dir.Coordinated(); alive {
+		return runRunning, s
+	}
+	if s == nil || s.Run.State == "" || s.Run.State == runRunning {
+		return runKilled, s
+	}
+	return s.Run.State, s
+}
+
+// blockName is a block as people see it: its id, or where ids do not fit its position.
+func blockName(id *uint64, index []int64) string {
+	if id != nil {
+		return fmt.Sprint(*id)
+	}
+	return "(" + numbers(index, ", ") + ")"
+}

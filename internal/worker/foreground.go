@@ -1,0 +1,188 @@
+package worker
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/process"
+)
+
+// A Foreground is one block that runs before the eyes of its user, without a coordinator: its process belongs to the terminal,
+// has no time limit, and what it writes goes where the user's own output goes.
+type Foreground struct {
+	Spec  api.TaskSpec
+	Block int64 // in the grid of the task
+	// Inherited is the environment of a worker, GPUs its devices.
+	Inherited, GPUs []string
+	// Stdin, if not nil, takes the place of the block as JSON on the standard input of a command.
+	Stdin          *os.File
+	Stdout, Stderr io.Writer
+}
+
+// Run runs the block. The status is that of its process, 128 + N after signal N, and not 0 for a stream that says failed; then
+// the text says what is wrong. An error says that it could not be started.
+func (f Foreground) Run() (status int, text string, err error) {
+	t, err := NewTask(f.Spec)
+	if err != nil {
+		return 0, "", err
+	}
+	if f.Spec.GPUs > len(f.GPUs) {
+		return 0, "", fmt.Errorf("task %q needs %d GPUs for a block, and there are %d here", f.Spec.ID, f.Spec.GPUs, len(f.GPUs))
+	}
+	b, ok := newBlock(t, uint64(f.Block), 1, 1, 1)
+	if !ok {
+		return 0, "", fmt.Errorf("task %q has no block %d", f.Spec.ID, f.Block)
+	}
+	at := place{runID: "run-block", runDir: f.Spec.RunDir, workerID: "run-block", gpus: f.GPUs[:f.Spec.GPUs]}
+	env := slotEnvironment(f.Inherited, t, at)
+	argv, line := f.Spec.Argv, append(b.appendJSON(nil), '\n')
+	switch f.Spec.Runner {
+	case runnerCommand:
+		values := blockValues(&b)
+		argv, env = placeholders(argv, &values, &at, f.Spec.ID), blockEnvironment(env, &values)
+	case runnerStream:
+		env = append(env, "DAISY_ANSWER_FD=3")
+	case runnerPython:
+		argv, line = pythonArgv(&f.Spec, pythonRuns), append([]byte(pythonProgram), line...)
+		env = append(env, "DAISY_ANSWER_FD=3")
+	default:
+		return 0, "", fmt.Errorf("task %q has a runner %q, whose blocks cannot be run alone", f.Spec.ID, f.Spec.Runner)
+	}
+	if len(argv) == 0 {
+		return 0, "", errors.New("the command is empty")
+	}
+	program, err := process.LookPath(argv[0], f.Spec.Dir, variable(env, "PATH"))
+	if err != nil {
+		return 0, "", err
+	}
+	cmd := exec.Command(program, argv[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, f.Spec.Dir, f.Stdout, f.Stderr
+	if f.Spec.Runner != runnerCommand {
+		return f.stream(cmd, line, b.LeaseText())
+	}
+	cmd.Stdin = bytes.NewReader(line)
+	if f.Stdin != nil {
+		cmd.Stdin = f.Stdin
+	}
+	ended, err := begin(cmd)
+	if err != nil {
+		return 0, "", err
+	}
+	status, text = ended()
+	return status, text, nil
+}
+
+// begin starts the process; the function that it gives waits for its end. Ctrl-C goes from the terminal to the process itself,
+// which decides what it means; SIGTERM and SIGHUP are passed on.
+func begin(cmd *exec.Cmd) (func() (int, string), error) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP)
+	if err := cmd.Start(); err != nil {
+		signal.Stop(signals)
+		return nil, err
+	}
+	over, cancel := context.WithCancel(context.Background())
+	passed := make(chan struct{})
+	go func() {
+		defer close(passed)
+		for {
+			select {
+			case s := <-signals:
+				if s == syscall.SIGTERM || s == syscall.SIGHUP {
+					_ = cmd.Process.Signal(s) // whoever is gone needs none
+				}
+			case <-over.Done():
+				return
+			}
+		}
+	}()
+	return func() (int, string) {
+		err := cmd.Wait()
+		cancel()
+		<-passed
+		signal.Stop(signals)
+		return endOf(cmd.ProcessState, err)
+	}, nil
+}
+
+// endOf is the exit status of a shell for a process, and what is to be said of it.
+func endOf(p *os.ProcessState, err error) (int, string) {
+	if w, ok := p.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return 128 + int(w.Signal()), fmt.Sprintf("ended by signal %d (%v)", w.Signal(), w.Signal())
+	}
+	if code := p.ExitCode(); code != 0 {
+		return code, fmt.Sprintf("exit status %d", code)
+	}
+	if err != nil { // its output could not be written
+		return 1, err.Error()
+	}
+	return 0, ""
+}
+
+// stream gives the process its one block, waits for the answer, and lets it end.
+func (f Foreground) stream(cmd *exec.Cmd, line []byte, lease string) (int, string, error) {
+	answers, write, err := os.Pipe()
+	if err != nil {
+		return 0, "", fmt.Errorf("make a pipe for the answers: %w", err)
+	}
+	defer answers.Close()
+	cmd.ExtraFiles = []*os.File{write}
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		var ended func() (int, string)
+		if ended, err = begin(cmd); err == nil {
+			_ = write.Close()
+			status, text := answered(cmd, in, bufio.NewReader(answers), line, lease, ended)
+			return status, text, nil
+		}
+	}
+	_ = write.Close()
+	return 0, "", err
+}
+
+func answered(cmd *exec.Cmd, in io.WriteCloser, answers *bufio.Reader, line []byte, lease string, ended func() (int, string)) (int, string) {
+	_, _ = in.Write(line) // a process that does not read is judged by its answer and its end
+	var raw []byte
+	var err error
+	for len(bytes.TrimSpace(raw)) == 0 && err == nil {
+		raw, err = answers.ReadBytes('\n')
+	}
+	_ = in.Close()
+	if len(bytes.TrimSpace(raw)) == 0 {
+		status, text := ended()
+		if text == "" {
+			text = "exit status 0"
+		}
+		return max(status, 1), "the stream process ended without an answer: " + text + "; expected " + expectedAnswer + " on descriptor DAISY_ANSWER_FD"
+	}
+	var a answer
+	err = json.Unmarshal(raw, &a)
+	if err == nil && a.Import != "" {
+		_, _ = ended()
+		return 1, api.Printable(a.Import)
+	}
+	if err != nil || a.Lease == nil || a.OK == nil || *a.Lease != lease {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // what it waits for never comes
+		_, _ = ended()
+		return 1, fmt.Sprintf("the stream process gave a wrong answer: %.200q; expected {\"lease\":%q,\"ok\":true} or {\"lease\":%q,\"ok\":false,\"error\":\"…\"}", raw, lease, lease)
+	}
+	_, _ = ended()
+	if *a.OK {
+		return 0, ""
+	}
+	if a.Error = strings.TrimSpace(a.Error); a.Error == "" {
+		a.Error = "failed without an error message"
+	}
+	return 1, api.Printable(a.Error)
+}
