@@ -245,6 +245,39 @@ func TestAWorkerThatGoesOnAfterItsLossIsRefused(t *testing.T) {
 	wantEnd(t, stats.Workers, stopped.Worker, "left")
 }
 
+func TestACoordinatorThatWasStoppedGoesOnWithAllItsWorkers(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 3 }\nheartbeat_timeout = \"300ms\"\nreconnect_grace = \"300ms\"\nhint_after = \"8s\"\nabandon_after = \"10s\"",
+		blocks("work", 4)+d.code("command")+"timeout = \"1m\"\n"))
+	s := start(t, dir, "run", path, "--run-dir", "out")
+	first := []*visit{d.next(), d.next(), d.next()}
+	freeze(t, s.cmd.Process.Pid)
+	first[0].ok()                         // its worker cannot say so yet
+	<-time.After(1500 * time.Millisecond) // of silence, which is the matter of this test
+	kill(t, s.cmd.Process.Pid, syscall.SIGCONT)
+	last := d.next()
+	if last.Index != "3" || last.Worker != first[0].Worker {
+		t.Errorf("block %s comes to worker %s; want the fourth block for worker %s", last.Index, last.Worker, first[0].Worker)
+	}
+	for _, v := range []*visit{first[1], first[2], last} {
+		select {
+		case <-v.gone:
+			t.Errorf("block %s was killed", v.Index)
+		default:
+		}
+		v.ok()
+	}
+	if r := s.wait(); r.status != 0 {
+		t.Errorf("exit status %d", r.status)
+	}
+	stats := statsOf(t, dir+"/out")
+	wantCounts(t, stats, map[string]counts{"work": {State: "done", Blocks: 4, Success: 4, Processed: 4}})
+	if len(stats.Workers) != 3 {
+		t.Errorf("there were %d workers, want the three of the beginning", len(stats.Workers))
+	}
+}
+
 func TestNothingOutlivesAKilledCoordinator(t *testing.T) {
 	t.Parallel()
 	d := newDirector(t)

@@ -130,6 +130,20 @@ func visitsOf(d *director, want map[string]int) map[string][]*visit {
 	return got
 }
 
+// letAllEnd ends every block that comes from now on.
+func (d *director) letAllEnd() {
+	go func() { // ends with the test
+		for {
+			select {
+			case v := <-d.visits:
+				v.ok()
+			case <-d.t.Context().Done():
+				return
+			}
+		}
+	}()
+}
+
 // none checks that nobody has come.
 func (d *director) none() {
 	d.t.Helper()

@@ -6,9 +6,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -69,15 +73,63 @@ func fill(t testing.TB, disk string) {
 	}
 }
 
+// free takes back what fill took.
+func free(t testing.TB, disk string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(disk, "filler")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// marked are the blocks of a task in one dimension that tracking has as done: those whose success was made durable and
+// acknowledged.
+func marked(t testing.TB, tracking, task string) (done []int) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(tracking, task, "done", "c", "0"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for i, b := range data {
+		if b != 0 {
+			done = append(done, i)
+		}
+	}
+	return done
+}
+
+// wantResumed goes on with a run whose blocks write their index into the file ran, and checks that each block succeeds and
+// that none runs again of those that are durable.
+func wantResumed(t testing.TB, d *director, dir, runDir, ran string, n int, durable []int) {
+	t.Helper()
+	d.letAllEnd()
+	if err := os.Remove(ran); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	wantStatus(t, 0, dir, "run", "--resume", runDir)
+	if work := task(t, statsOf(t, runDir), "work"); work.Success != int64(n) {
+		t.Errorf("after the resume the counts are %+v, want %d successes", countsOf(work), n)
+	}
+	var again []int
+	for line := range strings.Lines(readFile(t, ran)) {
+		if i, err := strconv.Atoi(strings.TrimSpace(line)); err != nil || slices.Contains(durable, i) {
+			again = append(again, i)
+		}
+	}
+	if len(again) > 0 {
+		t.Errorf("blocks %v had succeeded, and the success was acknowledged; they have run again", again)
+	}
+}
+
 func TestADiskThatFillsUpEndsTheRun(t *testing.T) {
 	t.Parallel()
 	disk, ok := smallDisk(t, "size=64m")
 	if !ok {
 		return
 	}
+	const n = 2000 // blocks after the first make enough records for the journal to need more of the disk
 	d := newDirector(t)
-	// The blocks after the first make enough records for the journal to need more of the disk.
-	dir, path := writeJob(t, job("resources = { cpu = 1 }\ngrace = \"1s\"", blocks("work", 2000)+d.code("stream", "E2E_ONLY=0")))
+	ran := filepath.Join(t.TempDir(), "ran")
+	dir, path := writeJob(t, job("resources = { cpu = 1 }\ngrace = \"1s\"\ntracking = \"marks\"", blocks("work", n)+d.code("stream", "E2E_ONLY=3", "E2E_RAN="+ran)))
 	s := start(t, dir, "run", path, "--run-dir", disk+"/out")
 	v := d.next()
 	fill(t, disk)
@@ -86,8 +138,59 @@ func TestADiskThatFillsUpEndsTheRun(t *testing.T) {
 	if r.status != 3 {
 		t.Errorf("exit status %d, want 3", r.status)
 	}
-	wantText(t, r.all(), disk+"/out/journal/", "no space left on device")
+	wantText(t, r.all(), disk+"/out/journal", "no space left on device", "are needed, its disk has 0B free")
 	wantNoneLeft(t, "none", disk)
+	durable := marked(t, dir+"/marks", "work")
+	if len(durable) < 3 || len(durable) == n {
+		t.Errorf("%d of %d blocks became durable", len(durable), n)
+	}
+	free(t, disk)
+	wantResumed(t, d, dir, disk+"/out", ran, n, durable)
+}
+
+func TestAFullDiskForTheLogsEndsTheRunInOrder(t *testing.T) {
+	t.Parallel()
+	disk, ok := smallDisk(t, "size=64m")
+	if !ok {
+		return
+	}
+	d := newDirector(t)
+	ran := filepath.Join(t.TempDir(), "ran")
+	dir, path := writeJob(t, job("resources = { cpu = 1 }\ngrace = \"1s\"", blocks("work", 3)+d.code("command", "E2E_ONLY=0", "E2E_RAN="+ran)))
+	s := start(t, dir, "run", path, "--run-dir", disk+"/out")
+	v := d.next()
+	logs := disk + "/out/logs"
+	if err := unix.Mount("tmpfs", logs, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	s.stderr.await(t, "no new blocks: "+logs+": no space left on device")
+	v.ok() // what runs may end
+	r := s.wait()
+	if err := unix.Unmount(logs, 0); err != nil {
+		t.Fatal(err)
+	}
+	if r.status != 3 {
+		t.Errorf("exit status %d, want 3", r.status)
+	}
+	wantText(t, r.all(), "1MiB are needed, its disk has 64KiB free")
+	wantCounts(t, statsOf(t, disk+"/out"), map[string]counts{"work": {State: "abandoned", Blocks: 3, Success: 1, Abandoned: 2, Processed: 1}})
+	wantResumed(t, d, dir, disk+"/out", ran, 3, []int{0})
+}
+
+func TestAFullDiskCostsARunNoStatistics(t *testing.T) {
+	t.Parallel()
+	disk, ok := smallDisk(t, "size=64m")
+	if !ok {
+		return
+	}
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 1)+d.code("command")))
+	s := start(t, dir, "run", path, "--run-dir", disk+"/out")
+	v := d.next()
+	fill(t, disk)
+	v.ok() // its records fit into the last page of the journal
+	s.wait()
+	wantCounts(t, statsOf(t, disk+"/out"), map[string]counts{"work": {State: "done", Blocks: 1, Success: 1, Processed: 1}})
 }
 
 func TestADiskThatIsFullFromTheStartIsAnInfrastructureFault(t *testing.T) {
@@ -130,20 +233,34 @@ func TestAFullDiskForTheMarksEndsTheRun(t *testing.T) {
 		return
 	}
 	d := newDirector(t)
-	// Two million blocks have two million bytes of marks, for which there would be no room on an empty disk either.
-	dir, path := writeJob(t, job("resources = { cpu = 1 }\ngrace = \"1s\"\ntracking = "+quote(disk+"/tracking"), blocks("work", 2_000_000)+d.code("command")))
+	ran := filepath.Join(t.TempDir(), "ran")
+	dir, path := writeJob(t, job("resources = { cpu = 1 }\ngrace = \"1s\"\ntracking = "+quote(disk+"/tracking"), blocks("work", 3)+d.code("command", "E2E_RAN="+ran)))
 	s := start(t, dir, "run", path, "--run-dir", "out")
 	v := d.next()
 	fill(t, disk)
 	v.ok()
+	d.next() // and so the first success has been acknowledged
 	r := s.wait()
 	if r.status != 3 {
 		t.Errorf("exit status %d, want 3", r.status)
 	}
-	wantText(t, r.all(), disk+"/tracking/work", "no space left on device")
+	wantText(t, r.all(), disk+"/tracking/work", "no space left on device", "are needed, its disk has 0B free")
 	stats := statsOf(t, dir+"/out")
 	if work := task(t, stats, "work"); work.Success != 1 {
 		t.Errorf("one block succeeded; the counts are %+v", countsOf(work))
 	}
 	wantNoneLeft(t, stats.Run.ID, dir+"/out")
+	free(t, disk)
+	resumed := start(t, dir, "run", "--resume", "out")
+	d.next().ok()
+	d.next().ok()
+	if r := resumed.wait(); r.status != 0 {
+		t.Errorf("exit status %d, want 0", r.status)
+	}
+	if got := strings.Fields(readFile(t, ran)); !slices.Equal(got, []string{"0", "1", "1", "2"}) {
+		t.Errorf("blocks ran in this order: %v; 0 was acknowledged, 1 was not", got)
+	}
+	if got := marked(t, disk+"/tracking", "work"); len(got) != 3 {
+		t.Errorf("marked are %v", got)
+	}
 }

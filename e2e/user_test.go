@@ -31,6 +31,8 @@ func userCode(role string) int {
 			signal.Ignore(syscall.SIGTERM)
 		}
 		return everyBlock(ask)
+	case "hostile":
+		return everyBlock(hostile)
 	case "sit":
 		return sit()
 	case "env":
@@ -144,9 +146,20 @@ func visitDirector(q question) (net.Conn, error) {
 	return conn, json.NewEncoder(conn).Encode(q)
 }
 
-// ask waits until the director lets it end; with E2E_ONLY only the block of that index asks. Before, it leaves the processes behind that E2E_LEAVE names: "session" is one in a session
+// ask waits until the director lets it end; with E2E_ONLY only the block of that index asks. With E2E_RAN it writes its index
+// into that file. Before, it leaves the processes behind that E2E_LEAVE names: "session" is one in a session
 // of its own that holds the output open, "orphan" one whose parent has ended and whose environment is empty but for what it needs.
 func ask(b block) error {
+	if ran := os.Getenv("E2E_RAN"); ran != "" {
+		f, err := os.OpenFile(ran, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if _, err := fmt.Fprintln(f, b.index); err != nil {
+			return err
+		}
+	}
 	if only := os.Getenv("E2E_ONLY"); only != "" && only != strconv.Itoa(b.index) {
 		return nil
 	}

@@ -1,12 +1,14 @@
 package coordinator
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/journal"
+	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/tracking"
 )
 
@@ -111,7 +113,7 @@ func (f *flusher) commitNow() {
 	f.asked.Store(false) // what was appended before anybody saw it set is in this commit
 	upTo, err := f.journal.Commit()
 	if err != nil {
-		f.inbox.put(engine.Event{Kind: engine.EventBroken, Text: err.Error()})
+		f.inbox.put(engine.Event{Kind: engine.EventBroken, Text: err.Error() + rundir.Shortage(err, f.journal.Dir(), f.journal.Waiting())})
 		return
 	}
 	f.inbox.put(engine.Event{Kind: engine.EventCommitted, UpTo: upTo})
@@ -137,13 +139,16 @@ func (f *flusher) writeMarks(spare []mark) []mark {
 	}
 	for t := range touched {
 		if err := f.stores[t].Flush(); err != nil {
-			f.broken(err)
+			f.broken(f.stores[t], err)
 		}
 	}
 	return marks
 }
 
-func (f *flusher) broken(err error) {
+func (f *flusher) broken(s *tracking.Store, err error) {
+	if more := rundir.Shortage(err, s.Dir(), s.Unwritten()); more != "" {
+		err = fmt.Errorf("%w%s", err, more)
+	}
 	f.mu.Lock()
 	first := f.err == nil
 	if first {
@@ -164,10 +169,10 @@ func (f *flusher) close() error {
 			continue
 		}
 		if err := s.Sync(); err != nil {
-			f.broken(err)
+			f.broken(s, err)
 		}
 		if err := s.Close(); err != nil {
-			f.broken(err)
+			f.broken(s, err)
 		}
 	}
 	return f.err

@@ -269,6 +269,18 @@ func withPath(op, path string, err error) error {
 	return &fs.PathError{Op: op, Path: path, Err: err}
 }
 
+// Dir is where the segments are.
+func (j *Journal) Dir() string { return j.dir }
+
+// Waiting is the number of bytes that the next Commit writes.
+func (j *Journal) Waiting() int64 {
+	j.commit.Lock()
+	defer j.commit.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return int64(len(j.filling.buf) + len(j.writing.buf) - 2*room)
+}
+
 // Size is the number of durable bytes that this epoch has written.
 func (j *Journal) Size() int64 {
 	j.commit.Lock()

@@ -201,6 +201,26 @@ func TestAnEpochCanBeBegunOnlyOnce(t *testing.T) {
 	}
 }
 
+func TestWhatWaitsIsWhatTheNextCommitMakesDurable(t *testing.T) {
+	var failure error
+	j := mustCreate(t, t.TempDir(), 1, WithCheck(func() error { return failure }))
+	defer j.Close()
+	before := j.Size()
+	j.Append([]byte("one"))
+	failure = errors.New("not now")
+	if _, err := j.Commit(); err == nil {
+		t.Fatal("the check was not asked")
+	}
+	j.Append([]byte("two"))
+	waiting := j.Waiting()
+	failure = nil
+	mustCommit(t, j, 2)
+	// A batch has a header besides.
+	if grown := j.Size() - before; waiting <= 0 || grown != waiting+batchHeaderSize || j.Waiting() != 0 {
+		t.Errorf("%d bytes waited, the journal grew by %d, %d wait still", waiting, grown, j.Waiting())
+	}
+}
+
 func TestACheckThatFailsStopsTheCommitBeforeAnythingIsWritten(t *testing.T) {
 	dir := t.TempDir()
 	var taken error

@@ -338,6 +338,17 @@ func eachRun(sorted []int64, yield func(first, n int64) error) error {
 	return nil
 }
 
+// Dir is where the group is.
+func (s *Store) Dir() string { return s.dir }
+
+// Unwritten is how many bytes of its arrays have no place on the disk yet: their chunks are made with their final size, and
+// take room as marks come.
+func (s *Store) Unwritten() int64 {
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	return s.done.unwritten() + s.failures.unwritten()
+}
+
 // Sync flushes, then makes what was written durable.
 func (s *Store) Sync() error {
 	if err := s.Flush(); err != nil {
@@ -432,6 +443,21 @@ func (a *arrayFile) openChunk() error {
 	}
 	a.file = f
 	return nil
+}
+
+func (a *arrayFile) unwritten() int64 {
+	if a.file == nil {
+		return a.size
+	}
+	info, err := a.file.Stat()
+	if err != nil {
+		return 0
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0
+	}
+	return max(a.size-stat.Blocks*512, 0)
 }
 
 func (a *arrayFile) sync() error {

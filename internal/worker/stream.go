@@ -35,10 +35,12 @@ type streamProcess struct {
 	quit    chan struct{}
 	owned   sync.WaitGroup
 	cpu     time.Duration // measured at the end of the block before
+	name    string        // "stream process", for messages
+	preface []byte        // stands before the first block
 
-	answered bool  // at least one block
-	sent     int   // what went into in of the block that it has, in bytes
-	written  int64 // output of the slot before that block
+	answered string // lease of the last block that it answered
+	sent     int    // what went into in of the block that it has, in bytes
+	written  int64  // output of the slot before that block
 }
 
 // afterwards is what becomes of the process after a block.
@@ -48,7 +50,7 @@ const (
 	reuse   afterwards = iota // it can have another
 	replace                   // it broke the rules, or we ended it
 	silent                    // it ended without an answer
-	resend                    // it did, but had not begun the block, which another process gets
+	resend                    // another process gets the block: it ended before it had begun it, or answered for the one before
 )
 
 // expectedAnswer has no lease: a process that ends at every block has one message.
@@ -64,6 +66,8 @@ type answer struct {
 	Lease *string `json:"lease"`
 	OK    *bool   `json:"ok"`
 	Error string  `json:"error"`
+
+	Import string `json:"import"` // in place of the rest, of our own Python program: why the function cannot be imported
 }
 
 // streamed runs the block with the slot's process, which is started if there is none.
@@ -72,7 +76,7 @@ func (s *slot) streamed(ctx context.Context, b *Block) Result {
 		select {
 		case line := <-s.stream.lines:
 			if line.err == nil {
-				s.crew.client.logf("slot %d: the stream process answered without a block, it is replaced: %.200q", s.number, line.text)
+				s.crew.client.logf("slot %d: the %s answered without a block, it is replaced: %.200q", s.number, s.stream.name, line.text)
 			}
 			s.replaceStream()
 		case <-s.stream.Done():
@@ -101,7 +105,9 @@ func (s *slot) serveStream(ctx context.Context, b *Block) (Result, afterwards) {
 			return s.cannotStart(b, err), replace
 		}
 		s.stream = p
-		s.hasStarted(b)
+		if b.Task.Spec.Runner != runnerPython { // there the import belongs to the start
+			s.hasStarted(b)
+		}
 	}
 	p := s.stream
 	p.ResetPeak()
@@ -126,7 +132,8 @@ func (s *slot) exchange(ctx context.Context, b *Block, p *streamProcess) (Result
 	p.written = s.out.total()
 	stop := context.AfterFunc(ctx, func() { p.in.SetWriteDeadline(time.Now()) })
 	// A process that does not read is judged by its answer and its end.
-	p.sent, _ = p.in.Write(append(b.appendJSON(nil), '\n'))
+	p.sent, _ = p.in.Write(append(b.appendJSON(p.preface), '\n'))
+	p.preface = nil
 	stop()
 	select {
 	case got := <-p.lines:
@@ -151,11 +158,11 @@ func (s *slot) exchange(ctx context.Context, b *Block, p *streamProcess) (Result
 func (s *slot) understood(ctx context.Context, b *Block, p *streamProcess, got answerLine) (Result, afterwards) {
 	switch {
 	case errors.Is(got.err, errLongAnswer):
-		return Result{Outcome: wire.Failed, Message: got.err.Error()}, replace
+		return Result{Outcome: wire.Failed, Message: fmt.Sprintf("the %s gave %v", p.name, errLongAnswer)}, replace
 	case got.err != nil:
 		// The descriptor is closed: the process has ended, or it never answers again.
 		patience := lateAnswer
-		if p.answered {
+		if p.answered != "" {
 			patience = s.crew.killGrace(nil) // it may be ending for good, and be some time about it
 		}
 		timer := time.NewTimer(patience)
@@ -168,17 +175,29 @@ func (s *slot) understood(ctx context.Context, b *Block, p *streamProcess, got a
 			return r, replace
 		case <-timer.C:
 		}
-		return Result{Outcome: wire.Failed, Message: "the stream process closed its answers (descriptor DAISY_ANSWER_FD) without answering"}, replace
+		return Result{Outcome: wire.Failed, Message: "the " + p.name + " closed its answers (descriptor DAISY_ANSWER_FD) without answering"}, replace
 	}
 	var a answer
-	if err := json.Unmarshal(got.text, &a); err != nil || a.Lease == nil || a.OK == nil {
+	err := json.Unmarshal(got.text, &a)
+	if err == nil && a.Import != "" && b.Task.Spec.Runner == runnerPython {
+		return s.cannotStart(b, errors.New(a.Import)), replace
+	}
+	if err != nil || a.Lease == nil || a.OK == nil {
 		return Result{Outcome: wire.Failed, Message: fmt.Sprintf(
-			`the stream process gave a malformed answer: %.200q; expected {"lease":%q,"ok":true} or {"lease":%q,"ok":false,"error":"…"}`, got.text, b.LeaseText(), b.LeaseText())}, replace
+			`the %s gave a malformed answer: %.200q; expected {"lease":%q,"ok":true} or {"lease":%q,"ok":false,"error":"…"}`, p.name, got.text, b.LeaseText(), b.LeaseText())}, replace
+	}
+	if p.answered != "" && *a.Lease == p.answered {
+		// It answered the block before twice, and this one came in between.
+		s.crew.client.logf("slot %d: the %s answered for lease %s twice, it is replaced: %.200q", s.number, p.name, p.answered, got.text)
+		return Result{}, resend
 	}
 	if *a.Lease != b.LeaseText() {
-		return Result{Outcome: wire.Failed, Message: fmt.Sprintf("the stream process answered for lease %.100q, but it has the block of lease %q", *a.Lease, b.LeaseText())}, replace
+		return Result{Outcome: wire.Failed, Message: fmt.Sprintf("the %s answered for lease %.100q, but it has the block of lease %q", p.name, *a.Lease, b.LeaseText())}, replace
 	}
-	p.answered = true
+	if p.answered == "" && b.Task.Spec.Runner == runnerPython {
+		s.hasStarted(b)
+	}
+	p.answered = b.LeaseText()
 	if *a.OK {
 		return Result{Outcome: wire.Success}, reuse
 	}
@@ -192,7 +211,7 @@ func (s *slot) understood(ctx context.Context, b *Block, p *streamProcess, got a
 // endedWithoutAnswer judges the end of a process that had a block.
 func (s *slot) endedWithoutAnswer(p *streamProcess) (Result, afterwards) {
 	// Whoever has answered may end, and a block can come at that very moment.
-	if p.answered && !s.crew.isStopping() && (p.leftBlock() || p.Wait().Success() && s.out.total() == p.written) {
+	if p.answered != "" && !s.crew.isStopping() && (p.leftBlock() || p.Wait().Success() && s.out.total() == p.written) {
 		return Result{}, resend
 	}
 	r := s.judge(p.Wait())
@@ -202,9 +221,12 @@ func (s *slot) endedWithoutAnswer(p *streamProcess) (Result, afterwards) {
 			r.Outcome = wire.Returned
 		}
 	}
-	r.Message = "the stream process ended without an answer: " + r.Message
+	r.Message = "the " + p.name + " ended without an answer: " + r.Message
 	if r.Outcome == wire.Failed {
-		r.Message += "; expected " + expectedAnswer + " on descriptor DAISY_ANSWER_FD; its output may say why it ended"
+		if s.task.Spec.Runner == runnerStream {
+			r.Message += "; expected " + expectedAnswer + " on descriptor DAISY_ANSWER_FD"
+		}
+		r.Message += "; its output may say why it ended"
 	}
 	return r, silent
 }
@@ -217,7 +239,10 @@ func (p *streamProcess) leftBlock() bool {
 }
 
 func (s *slot) startStream(b *Block) (*streamProcess, error) {
-	argv := append([]string(nil), s.task.Spec.Argv...)
+	argv, name, preface := append([]string(nil), s.task.Spec.Argv...), "stream process", []byte(nil)
+	if s.task.Spec.Runner == runnerPython {
+		argv, name, preface = pythonArgv(&s.task.Spec, pythonRuns), "Python process", []byte(pythonProgram)
+	}
 	if err := s.find(argv); err != nil {
 		return nil, err
 	}
@@ -243,7 +268,10 @@ func (s *slot) startStream(b *Block) (*streamProcess, error) {
 		read.Close()
 		return nil, err
 	}
-	p := &streamProcess{Process: started, in: in, unread: unread, answers: read, lines: make(chan answerLine), quit: make(chan struct{})}
+	p := &streamProcess{
+		Process: started, in: in, unread: unread, answers: read, lines: make(chan answerLine), quit: make(chan struct{}),
+		name: name, preface: preface,
+	}
 	p.owned.Go(p.listen)
 	p.owned.Go(func() { // our own reading end keeps a full pipe from breaking
 		<-p.Done()
@@ -252,7 +280,7 @@ func (s *slot) startStream(b *Block) (*streamProcess, error) {
 	return p, nil
 }
 
-var errLongAnswer = fmt.Errorf("the stream process gave an answer of more than %d MiB", maxStreamAnswer>>20)
+var errLongAnswer = fmt.Errorf("an answer of more than %d MiB", maxStreamAnswer>>20)
 
 // listen reads answers until there are no more.
 func (p *streamProcess) listen() {
@@ -313,7 +341,7 @@ func (s *slot) endStream() {
 	select {
 	case <-p.Done():
 	case <-timer.C:
-		s.crew.client.logf("slot %d: the stream process did not end when its input did; it is ended", s.number)
+		s.crew.client.logf("slot %d: the %s did not end when its input did; it is ended", s.number, p.name)
 		s.crew.kill(p.Process, errStopped)
 	case <-s.crew.stopping:
 		s.crew.kill(p.Process, errStopped)

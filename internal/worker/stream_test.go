@@ -282,6 +282,27 @@ func TestAnAnswerWithoutABlockReplacesTheProcessAndBlamesNoBlock(t *testing.T) {
 	}
 }
 
+func TestASecondAnswerThatComesLateBlamesNoBlockEither(t *testing.T) {
+	f := newFifo(t)
+	// The first process answers for block 7 again when it has block 8, which another process then gets.
+	c, cfg := overTCP(t, testTask("stream", streamer(f, `answer "{\"lease\":\"${before:-$lease}\",\"ok\":true}"; before=$lease`)...))
+	w := start(t, cfg)
+	s := c.next()
+	s.grant(s.acquire().Request, 7)
+	first := f.readLine()
+	s.release()
+	s.grant(s.acquire().Request, 8)
+	if second := f.readLine(); second == first || !strings.HasPrefix(second, "started") {
+		t.Errorf("got %q after %q, want a new process", second, first)
+	}
+	if r := s.release(); r.Outcome != wire.Success {
+		t.Errorf("got %v %q", r.Outcome, r.Message)
+	}
+	if !strings.Contains(w.log.String(), "answered for lease 2.7 twice") {
+		t.Error("the log does not say why the process was replaced")
+	}
+}
+
 func TestATimeoutReplacesTheStreamProcess(t *testing.T) {
 	f := newFifo(t)
 	task := testTask("stream", streamer(f, `case $lease in 2.8) answer "{\"lease\":\"$lease\",\"ok\":true}";; *) exec sleep 1000;; esac`)...)
