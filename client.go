@@ -76,7 +76,7 @@ func (c *Client) stopped(message string) {
 func (c *Client) start(ctx context.Context, got worker.Block) *LeasedBlock {
 	b := &LeasedBlock{Block: publicBlock(&got), client: c, lease: got, began: time.Now()}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
-	if limit := got.Task.Timeout; limit > 0 {
+	if limit := got.Task.Timeout(); limit > 0 {
 		timed, stop := context.WithTimeoutCause(b.ctx, limit, errTimeUp)
 		cancel := b.cancel
 		b.ctx, b.cancel = timed, func(cause error) { cancel(cause); stop() }
@@ -154,7 +154,7 @@ func (b *LeasedBlock) Release(err error) error {
 	r := worker.Result{Outcome: wire.Success, Wall: time.Since(b.began)}
 	switch {
 	case err != nil && errors.Is(cause, errTimeUp):
-		r.Outcome, r.Message = wire.TimedOut, fmt.Sprintf("timed out after %s", units.Duration(b.lease.Task.Timeout))
+		r.Outcome, r.Message = wire.TimedOut, fmt.Sprintf("timed out after %s", units.Duration(b.lease.Task.Timeout()))
 	case err != nil:
 		r.Outcome, r.Message = wire.Failed, err.Error()
 	}

@@ -273,6 +273,31 @@ func (m *model) abandon(task int) {
 	}
 }
 
+// retry lets the failed blocks of a task begin anew.
+func (m *model) retry(task int) {
+	for _, b := range m.blocks[task] {
+		if b.state == BlockFailed {
+			b.state, b.attempts, b.spent, b.lost, b.failure = BlockWaiting, 0, 0, 0, false
+		}
+	}
+}
+
+// settleAll looks at all blocks again that wait or were orphaned.
+func (m *model) settleAll() {
+	for _, blocks := range m.blocks {
+		for _, b := range blocks {
+			if b.state == BlockOrphaned {
+				b.state = BlockWaiting
+			}
+		}
+	}
+	for _, blocks := range m.blocks {
+		for _, b := range blocks {
+			m.settle(b)
+		}
+	}
+}
+
 func (m *model) taskState(task int) TaskState {
 	if m.abandoned[task] {
 		return Abandoned

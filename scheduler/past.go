@@ -62,20 +62,22 @@ func (p *Past) Ended(block int64, e PastEnding) Verdict {
 	return Retry
 }
 
-// Succeeded calls yield with each block that succeeded, or was found done by its check, in ascending order.
+// Retry forgives all blocks that have failed for good: they begin anew, and what failed with them is orphaned no more. It returns how many
+// there were. Their attempts stay counted.
+func (p *Past) Retry() int64 {
+	n := int64(len(p.failed))
+	for block := range p.failed {
+		delete(p.tried, block)
+	}
+	clear(p.failed)
+	return n
+}
+
+// Succeeded calls yield with each block that succeeded, or was found done by its check, in ascending order. It is to be called before
+// New.
 func (p *Past) Succeeded(yield func(block int64)) {
 	for w := range p.succeeded {
 		eachBit(p.succeeded[w]|p.checked[w], int64(w)*64, func(block int64) int { yield(block); return 0 })
-	}
-}
-
-// Failures calls yield with each block of which an attempt failed, timed out or ran out of memory, and that did not succeed
-// afterwards, in no order.
-func (p *Past) Failures(yield func(block int64, times int)) {
-	for block, r := range p.tried {
-		if r.spent > 0 {
-			yield(block, int(r.spent))
-		}
 	}
 }
 

@@ -176,6 +176,7 @@ func TestAnyOrderOfEventsEndsWhereThePlainModelDoes(t *testing.T) {
 			block int64
 			PastEnding
 			verdict Verdict
+			retry   bool // instead: the failed blocks of the task were to begin anew
 		}
 		var ends []ended
 		clear := func(task int) {
@@ -241,7 +242,7 @@ func TestAnyOrderOfEventsEndsWhereThePlainModelDoes(t *testing.T) {
 						if want == Held {
 							want = Retry
 						}
-						ends = append(ends, ended{o.block.task, int64(m.index(o.block)), PastEnding{e.Outcome, e.Blameless, want == FailedForGood}, want})
+						ends = append(ends, ended{o.block.task, int64(m.index(o.block)), PastEnding{e.Outcome, e.Blameless, want == FailedForGood}, want, false})
 					}
 					stale = append(stale, o.lease)
 				}
@@ -283,12 +284,22 @@ func TestAnyOrderOfEventsEndsWhereThePlainModelDoes(t *testing.T) {
 				for i := range past {
 					past[i] = NewPast(int64(len(m.blocks[i])))
 				}
+				if rapid.IntRange(0, 2).Draw(t, "retry") == 0 {
+					task := rapid.IntRange(0, tasks-1).Draw(t, "of task")
+					ends = append(ends, ended{task: task, retry: true})
+				}
 				for _, e := range ends {
+					if e.retry {
+						past[e.task].Retry()
+						continue
+					}
 					if got := past[e.task].Ended(e.block, e.PastEnding); got != e.verdict {
 						t.Fatalf("%+v: %v", e, got)
 					}
 				}
-				if e := ends[len(ends)-1]; e.verdict != Retry && past[e.task].Ended(e.block, e.PastEnding) != Stale {
+				if e := ends[len(ends)-1]; e.retry {
+					m.retry(e.task)
+				} else if e.verdict != Retry && past[e.task].Ended(e.block, e.PastEnding) != Stale {
 					t.Fatal("an end counted twice")
 				}
 				s = p.resumed(t, past)
@@ -299,6 +310,9 @@ func TestAnyOrderOfEventsEndsWhereThePlainModelDoes(t *testing.T) {
 					if b.state == BlockHeld {
 						b.state = BlockReady
 					}
+				}
+				if ends[len(ends)-1].retry {
+					m.settleAll()
 				}
 				leased, stale = nil, nil
 				clearMap(held)

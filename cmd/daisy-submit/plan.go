@@ -36,7 +36,7 @@ EXIT STATUS
    2    the job file or the command line is wrong
    3    the tracking folder cannot be read, or the answer could not be written
 `,
-		Flags: append(jobFlags(), &cli.BoolFlag{Name: "json", Usage: "as JSON, in the shape of docs/plan.md"}),
+		Flags: append(append(jobFlags(), selectionFlags()...), &cli.BoolFlag{Name: "json", Usage: "as JSON, in the shape of docs/plan.md"}),
 		Action: func(c *cli.Context) error {
 			path, err := oneArgument(c, "a job file")
 			if err != nil {
@@ -78,9 +78,20 @@ type plan struct {
 	Exact    bool       `json:"exact"`
 	Waves    []planWave `json:"waves"`
 	Warnings []string   `json:"warnings"`
+	// Defaults are the values that come from files of defaults.
+	Defaults []planDefault `json:"defaults"`
 
 	resources scheduler.Resources // of the budget
 	tracked   bool                // there is a tracking folder
+}
+
+type planDefault struct {
+	Task  *string `json:"task"`
+	Key   string  `json:"key"`
+	Value string  `json:"value"`
+	File  string  `json:"file"`
+	Line  int     `json:"line"`
+	Cap   bool    `json:"cap"`
 }
 
 type planTask struct {
@@ -136,7 +147,10 @@ func makePlan(j *job.Job) (*plan, error) {
 	budget := j.Budget(machine())
 	p := &plan{
 		Version: 1, Name: j.Name, Launcher: j.Launcher, Budget: budget.String(), Warnings: append([]string{}, j.Warnings...),
-		resources: budget, tracked: j.Tracking != "",
+		resources: budget, tracked: j.Tracking != "", Defaults: []planDefault{},
+	}
+	for _, d := range j.Defaults {
+		p.Defaults = append(p.Defaults, planDefault{pointer(d.Task), d.Key, d.Value, d.File, d.Line, d.Cap})
 	}
 	tasks := pipeline.Tasks()
 	if p.tracked {
@@ -328,6 +342,9 @@ func (p *plan) write(w io.Writer) error {
 	if err := p.writeWaves(w); err != nil {
 		return err
 	}
+	if err := p.writeDefaults(w); err != nil {
+		return err
+	}
 	for _, text := range p.Warnings {
 		if _, err := fmt.Fprintln(w, "\nwarning: "+text); err != nil {
 			return err
@@ -366,6 +383,25 @@ func (p *plan) writeWaves(w io.Writer) error {
 		title += " (estimated: too many blocks to play through)"
 	}
 	return report.Grid(w, title, head, rows)
+}
+
+// writeDefaults says which values come from where, if not from the job, the command line or this program.
+func (p *plan) writeDefaults(w io.Writer) error {
+	if len(p.Defaults) == 0 {
+		return nil
+	}
+	var rows [][]string
+	for _, d := range p.Defaults {
+		of, where := "run", fmt.Sprintf("%s:%d", d.File, d.Line)
+		if d.Task != nil {
+			of = *d.Task
+		}
+		if d.Cap {
+			where += " (the most that the site allows)"
+		}
+		rows = append(rows, []string{of, d.Key, d.Value, where})
+	}
+	return report.Grid(w, "\nFrom defaults of the user or the site", []string{"<of", "<key", "<value", "<from"}, rows)
 }
 
 func numbers(v []int64, between string) string {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -40,6 +41,9 @@ func (r *jobRun) resume(c *cli.Context) error {
 	if err != nil {
 		return &statusError{exitUsage, fmt.Errorf("--resume %s: %w", c.String("resume"), err)}
 	}
+	if _, err := os.Stat(dir.JobPath()); errors.Is(err, fs.ErrNotExist) {
+		return usage("--resume %s: %s is the run directory of a run that had not begun yet when it was cut off: it has no %s. Remove it, and start a new run", c.String("resume"), dir.Path(), filepath.Base(dir.JobPath()))
+	}
 	ended, err := r.reportEnded(dir)
 	if ended || err != nil {
 		return err
@@ -47,12 +51,21 @@ func (r *jobRun) resume(c *cli.Context) error {
 	if err := r.loadFrozen(c, dir); err != nil {
 		return err
 	}
+	return r.goOn(c, dir)
+}
+
+// goOn runs the rest of the job of a run directory.
+func (r *jobRun) goOn(c *cli.Context, dir *rundir.Dir) error {
 	for _, w := range r.job.Warnings {
 		fmt.Fprintln(r.stderr, "daisy-submit: warning: "+w)
+	}
+	if !r.job.Selection.IsAll() {
+		fmt.Fprintln(r.stderr, "daisy-submit: "+sayLeft(r.job))
 	}
 	if err := r.checkFiles(); err != nil {
 		return err
 	}
+	var err error
 	binary := "" // the run's own copy, so that an upgrade does not touch it
 	if _, err := os.Stat(dir.WorkerPath()); err != nil {
 		if binary, err = findWorker(r.job.Launcher); err != nil {
@@ -85,8 +98,14 @@ func (r *jobRun) loadFrozen(c *cli.Context, dir *rundir.Dir) error {
 	if err != nil {
 		return &statusError{exitUsage, fmt.Errorf("the job of the run in %s: %w", dir.Path(), err)}
 	}
+	if r.job != nil && r.job.Selection.IsAll() && !was.Selection.IsAll() {
+		if r.job, err = loadPart(c, c.Args().First(), was.Selection); err != nil {
+			return err
+		}
+	}
 	if r.job == nil {
 		opts.Launcher, opts.MaxWorkers = c.String("launcher"), c.Int64("max-workers")
+		opts.CheckPython = importable(c.Context)
 		if r.job, err = jobfile.LoadFrozen(dir.JobPath(), c.StringSlice("set"), opts); err != nil {
 			return &statusError{exitUsage, err}
 		}

@@ -62,7 +62,7 @@ EXIT STATUS
    3    the infrastructure failed: cannot start workers, listen, or write
    130  interrupted (143: by SIGTERM, 131: by SIGQUIT)
 `,
-		Flags: append(jobFlags(),
+		Flags: append(append(jobFlags(), selectionFlags()...),
 			&cli.StringFlag{Name: "run-dir", Usage: "the run directory itself is `DIR`, which must be new or empty"},
 			&cli.StringFlag{Name: "resume", Usage: "go on with the run in `DIR`; \"latest\" is the last one of the job, or of ./runs"},
 			&cli.BoolFlag{Name: "take-over", Usage: "with --resume: do not wait until the lock of a coordinator that does not answer has stood still for 30 s"},
@@ -91,10 +91,24 @@ EXIT STATUS
 	}
 }
 
-// loadJob reads and checks a job file with the flags of jobFlags.
+// loadJob reads and checks a job file with the flags of jobFlags and selectionFlags.
 func loadJob(c *cli.Context, path string) (*job.Job, error) {
+	part, err := selection(c)
+	if err != nil {
+		return nil, err
+	}
+	return loadPart(c, path, part)
+}
+
+// loadPart is loadJob of a part of the blocks.
+func loadPart(c *cli.Context, path string, part job.Selection) (*job.Job, error) {
+	below, err := jobfile.ReadBelow()
+	if err != nil {
+		return nil, &statusError{exitUsage, err}
+	}
 	j, err := jobfile.Load(path, c.StringSlice("set"), jobfile.Options{
-		Launcher: c.String("launcher"), MaxWorkers: c.Int64("max-workers"), Machine: machine(),
+		Below: below, Selection: part,
+		Launcher: c.String("launcher"), MaxWorkers: c.Int64("max-workers"), Machine: machine(), CheckPython: importable(c.Context),
 	})
 	if err != nil {
 		return nil, &statusError{exitUsage, err}
@@ -112,6 +126,7 @@ type jobRun struct {
 	job            *job.Job
 	runDir         string
 	lock           *rundir.Lock // of the run directory that is resumed; nil for a new run
+	retry          []string     // tasks whose failed blocks are tried again with the resume
 	json           bool
 	stdout, stderr io.Writer
 }
@@ -120,6 +135,9 @@ func (r *jobRun) run(ctx context.Context) error {
 	j := r.job
 	for _, w := range j.Warnings {
 		fmt.Fprintln(r.stderr, "daisy-submit: warning: "+w)
+	}
+	if !j.Selection.IsAll() {
+		fmt.Fprintln(r.stderr, "daisy-submit: "+sayLeft(j))
 	}
 	if left := rundir.Unfinished(j.Directory, j.Name); len(left) > 0 && j.Tracking != "" {
 		fmt.Fprintf(r.stderr, "daisy-submit: an earlier run of this job did not end: %s; what it had marked as done is skipped\n", left[len(left)-1])
@@ -225,7 +243,7 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 	cfg := coordinator.Config{
 		Job: r.job, RunDir: dir, Version: version.String(), Listen: true,
 		Budget: r.job.Budget(machine()), Serial: r.job.Launcher == "serial", Notice: notice,
-		Resume: r.lock != nil, Lock: r.lock,
+		Resume: r.lock != nil, Lock: r.lock, Retry: r.retry,
 	}
 	var c *coordinator.Coordinator
 	if cfg.Serial {
@@ -348,6 +366,7 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	if !r.json {
 		err = errors.Join(err, report.Tables(r.stdout, result.Stats, report.Table))
 	}
+	r.onEnd(ctx, result)
 	return ended(result, err)
 }
 

@@ -63,9 +63,11 @@ type TaskSpec struct {
 	Write             geom.Roi `json:"write"`
 	Fit               string   `json:"fit"`
 	ReadWriteConflict bool     `json:"read_write_conflict"`
-	// Runner is "command", "stream" or "func".
+	// Runner is "command", "stream", "python" or "func".
 	Runner string   `json:"runner"`
 	Argv   []string `json:"argv,omitempty"`
+	// Python is "module:function" or "/path/file.py:function", where Argv is the interpreter.
+	Python string   `json:"python,omitempty"`
 	Check  []string `json:"check,omitempty"`
 	// Env is added to the environment of user code ("K=V"). Dir is its working directory, absolute.
 	Env []string `json:"env,omitempty"`
@@ -84,7 +86,7 @@ type TaskSpec struct {
 
 // An Error is the body of every answer that is not a success.
 type Error struct {
-	// Code is one word for programs: "secret", "version", "epoch", "twin", "ended", "unknown_tag", "busy", "bad_request".
+	// Code is one word for programs: "secret", "version", "epoch", "twin", "ended", "unknown_tag", "busy", "bad_request", "tls".
 	Code string `json:"code"`
 	// Message is for people.
 	Message string `json:"error"`

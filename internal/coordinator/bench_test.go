@@ -3,6 +3,7 @@ package coordinator
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +23,7 @@ import (
 
 	"example.org/daisy/geom"
 	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/wire"
@@ -46,36 +50,90 @@ const (
 	benchRounds      = 5
 )
 
+// ways are where the coordinator of a benchmark listens: what is for other machines has TLS.
+var ways = []struct{ name, listen string }{{"plain", "127.0.0.1"}, {"tls", "0.0.0.0"}}
+
 // BenchmarkDispatch hands out no-op blocks over TCP to 16 connections of another process, with journal (fsync) and tracking
-// on. In batches of 1 it runs beside a bare ping-pong of the same messages, the two in turn, and reports the median ratio.
+// on. In batches of 1 it runs beside a bare ping-pong of the same messages without TLS, the two in turn, and reports the median ratio.
 func BenchmarkDispatch(b *testing.B) {
-	b.Run("plain", func(b *testing.B) {
-		const blocks = 200_000
-		for range b.N {
-			var ratios, rates []float64
-			for range benchRounds {
-				pings := pingPong(b, blocks)
-				rate := dispatch(b, blocks, 1)
-				ratios, rates = append(ratios, 100*rate/pings), append(rates, rate)
+	for _, way := range ways {
+		b.Run(way.name, func(b *testing.B) {
+			const blocks = 200_000
+			for range b.N {
+				var ratios, rates []float64
+				for range benchRounds {
+					pings := pingPong(b, blocks)
+					rate := dispatch(b, way.listen, blocks, 1)
+					ratios, rates = append(ratios, 100*rate/pings), append(rates, rate)
+				}
+				slices.Sort(ratios)
+				slices.Sort(rates)
+				b.ReportMetric(ratios[benchRounds/2], "%pingpong")
+				b.ReportMetric(rates[benchRounds/2], "blocks/s")
 			}
-			slices.Sort(ratios)
-			slices.Sort(rates)
-			b.ReportMetric(ratios[benchRounds/2], "%pingpong")
-			b.ReportMetric(rates[benchRounds/2], "blocks/s")
-		}
-	})
+		})
+	}
 	for _, batch := range []int{16, 64} {
 		b.Run("batch"+strconv.Itoa(batch), func(b *testing.B) {
 			for range b.N {
 				var rates []float64
 				for range 3 {
-					rates = append(rates, dispatch(b, 4_000_000, batch))
+					rates = append(rates, dispatch(b, ways[0].listen, 4_000_000, batch))
 				}
 				slices.Sort(rates)
 				b.ReportMetric(rates[1], "blocks/s")
 			}
 		})
 	}
+}
+
+// BenchmarkConnected reports what a coordinator's memory grows by with each of 10,000 workers that are connected and idle.
+func BenchmarkConnected(b *testing.B) {
+	const workers = 10_000
+	for _, way := range ways {
+		b.Run(way.name, func(b *testing.B) {
+			for range b.N {
+				b.ReportMetric(float64(connected(b, way.listen, workers))/workers/1024, "KiB/worker")
+			}
+		})
+	}
+}
+
+func connected(b *testing.B, listen string, workers int) int64 {
+	b.Helper()
+	dir, err := rundir.Create(b.TempDir(), "bench", "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	j := benchJob(b, 1, "")
+	j.Listen, j.HeartbeatTimeout, j.AbandonAfter = listen, time.Hour, time.Hour // they say nothing
+	c, err := New(Config{Job: j, RunDir: dir, Listen: true, Unlimited: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	before := inUse()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Run(context.WithoutCancel(b.Context()))
+		ended <- err
+	}()
+	clients := startClients(b, "connect", dir.Path(), strconv.Itoa(workers))
+	clients.until("connected")
+	after := inUse()
+	c.Stop(engine.StopNow, "enough")
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
+	clients.took()
+	return after - before
+}
+
+// inUse is the memory that this process has from the system.
+func inUse() int64 {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.Sys - m.HeapReleased)
 }
 
 // benchJob is one task of n blocks without conflict in 3-D.
@@ -100,14 +158,16 @@ func benchJob(b testing.TB, n int64, tracking string) *job.Job {
 }
 
 // dispatch runs n blocks and returns the rate from the first to the last.
-func dispatch(b *testing.B, n int64, batch int) float64 {
+func dispatch(b *testing.B, listen string, n int64, batch int) float64 {
 	b.Helper()
 	root := b.TempDir()
 	dir, err := rundir.Create(root, "bench", "")
 	if err != nil {
 		b.Fatal(err)
 	}
-	c, err := New(Config{Job: benchJob(b, n, root+"/tracking"), RunDir: dir, Listen: true, Unlimited: true})
+	j := benchJob(b, n, root+"/tracking")
+	j.Listen = listen
+	c, err := New(Config{Job: j, RunDir: dir, Listen: true, Unlimited: true})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -116,7 +176,7 @@ func dispatch(b *testing.B, n int64, batch int) float64 {
 	if err != nil {
 		b.Fatal(err)
 	}
-	took := clients()
+	took := clients.took()
 	t := result.Stats.Tasks[0]
 	if t.Success != t.Blocks {
 		b.Fatalf("%d of %d blocks succeeded: %s", t.Success, t.Blocks, result.Reason)
@@ -124,8 +184,15 @@ func dispatch(b *testing.B, n int64, batch int) float64 {
 	return float64(t.Blocks) / took.Seconds()
 }
 
-// startClients starts the other process. The function that it returns waits for its end and says how long the work took.
-func startClients(b *testing.B, args ...string) func() time.Duration {
+// clients is the other process.
+type clients struct {
+	b   *testing.B
+	cmd *exec.Cmd
+	out *bufio.Scanner
+}
+
+// startClients starts the other process.
+func startClients(b *testing.B, args ...string) *clients {
 	b.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -141,17 +208,26 @@ func startClients(b *testing.B, args ...string) func() time.Duration {
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	return func() time.Duration {
-		text, _ := io.ReadAll(out)
-		if err := cmd.Wait(); err != nil {
-			b.Fatal(err)
-		}
-		took, err := time.ParseDuration(strings.TrimSpace(string(text)))
-		if err != nil {
-			b.Fatal(err)
-		}
-		return took
+	return &clients{b, cmd, bufio.NewScanner(out)}
+}
+
+// until waits for a line.
+func (c *clients) until(line string) {
+	c.b.Helper()
+	if !c.out.Scan() || c.out.Text() != line {
+		c.b.Fatalf("the clients say %q (%v), want %q", c.out.Text(), c.out.Err(), line)
 	}
+}
+
+// took waits for the end, and says how long the work took.
+func (c *clients) took() time.Duration {
+	c.b.Helper()
+	c.out.Scan()
+	took, err := time.ParseDuration(c.out.Text())
+	if err := errors.Join(err, c.cmd.Wait()); err != nil {
+		c.b.Fatal(err)
+	}
+	return took
 }
 
 // The messages of one round trip: the ping-pong moves the same bytes in the same pieces.
@@ -188,23 +264,22 @@ func pingPong(b *testing.B, n int64) float64 {
 			}
 		})
 	}
-	took := clients()
+	took := clients.took()
 	served.Wait()
 	return float64(n) / took.Seconds()
 }
 
 // benchClients is the other process.
 func benchClients(args []string) error {
-	if args[0] == "dispatch" {
-		batch, err := strconv.Atoi(args[2])
-		if err != nil {
-			return err
-		}
-		return timed(func(i int, start <-chan struct{}) error { return dispatchClient(args[1], i, uint32(batch), start) })
-	}
 	n, err := strconv.Atoi(args[2])
 	if err != nil {
 		return err
+	}
+	switch args[0] {
+	case "dispatch":
+		return timed(func(i int, start <-chan struct{}) error { return dispatchClient(args[1], i, uint32(n), start) })
+	case "connect":
+		return connectClients(args[1], n)
 	}
 	return timed(func(_ int, start <-chan struct{}) error {
 		conn, err := net.Dial("tcp", args[1])
@@ -245,41 +320,56 @@ func timed(client func(i int, start <-chan struct{}) error) error {
 	return nil
 }
 
+// connectClients opens n streams, a few at a time, and holds them until they are closed.
+func connectClients(runDir string, n int) error {
+	began := time.Now()
+	errs := make(chan error, benchConnections)
+	conns := make([]net.Conn, n)
+	for first := range benchConnections {
+		go func() {
+			var err error
+			for i := first; i < n && err == nil; i += benchConnections {
+				conns[i], err = benchWelcome(runDir, i)
+			}
+			errs <- err
+		}()
+	}
+	for range benchConnections {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	fmt.Println("connected")
+	for _, conn := range conns {
+		_, _ = io.Copy(io.Discard, conn)
+	}
+	fmt.Println(time.Since(began))
+	return nil
+}
+
+// benchWelcome opens a stream and says hello.
+func benchWelcome(runDir string, i int) (net.Conn, error) {
+	conn, in, hello, err := benchConnect(runDir, i)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(wire.AppendHello(nil, hello)); err != nil {
+		return nil, err
+	}
+	if kind, _, err := wire.NewReader(in).Next(); err != nil || kind != wire.KindWelcome {
+		return nil, fmt.Errorf("got %v (%v), want a welcome", kind, err)
+	}
+	return conn, nil
+}
+
 // dispatchClient serves blocks that take no time, over one connection, with as little code as can be.
 func dispatchClient(runDir string, i int, batch uint32, start <-chan struct{}) error {
-	where, err := rundir.ReadDiscovery(runDir)
-	if err != nil {
-		return err
-	}
-	secret, err := rundir.ReadSecret(runDir)
-	if err != nil {
-		return err
-	}
-	address := where.Addresses[0]
-	joined, err := benchJoin(address, secret, where.RunID, i)
-	if err != nil {
-		return err
-	}
-	conn, err := net.Dial("tcp", address)
+	conn, in, hello, err := benchConnect(runDir, i)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	req, err := http.NewRequest(http.MethodGet, "http://"+address+api.PathStream, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Connection", "Upgrade")
-	req.Header.Set("Upgrade", api.Upgrade)
-	api.Key{Run: where.RunID, Secret: secret}.SignRequest(req, nil)
-	if err := req.Write(conn); err != nil {
-		return err
-	}
-	in := bufio.NewReader(conn)
-	if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-		return fmt.Errorf("upgrade: %v, %v", resp, err)
-	}
-	out := wire.AppendHello(nil, wire.Hello{Worker: joined.Worker, Nonce: uint64(i) + 1, Epoch: joined.Epoch})
+	out := wire.AppendHello(nil, hello)
 	<-start
 	out = wire.AppendAcquire(out, wire.Acquire{Request: 1, Max: batch})
 	if in.Buffered() > 0 {
@@ -304,7 +394,7 @@ func dispatchClient(runDir string, i int, batch uint32, start <-chan struct{}) e
 				}
 				for _, g := range blocks.Grants {
 					seq++
-					out = wire.AppendRelease(out, wire.Release{Seq: seq, Epoch: joined.Epoch, Lease: g.Lease, WallNanos: 100})
+					out = wire.AppendRelease(out, wire.Release{Seq: seq, Epoch: hello.Epoch, Lease: g.Lease, WallNanos: 100})
 				}
 				request++
 				out = wire.AppendAcquire(out, wire.Acquire{Request: request, Max: batch})
@@ -316,18 +406,66 @@ func dispatchClient(runDir string, i int, batch uint32, start <-chan struct{}) e
 	}
 }
 
-func benchJoin(address, secret, run string, i int) (api.JoinResponse, error) {
+// benchConnect joins and opens a stream.
+func benchConnect(runDir string, i int) (net.Conn, *bufio.Reader, wire.Hello, error) {
+	var hello wire.Hello
+	where, err := rundir.ReadDiscovery(runDir)
+	if err != nil {
+		return nil, nil, hello, err
+	}
+	secret, err := rundir.ReadSecret(runDir)
+	if err != nil {
+		return nil, nil, hello, err
+	}
+	key, address := api.Key{Run: where.RunID, Secret: secret}, where.Addresses[len(where.Addresses)-1]
+	dial := func() (net.Conn, error) {
+		return api.Dial(context.Background(), address, where.Fingerprint, time.Minute)
+	}
+	joined, err := benchJoin(dial, key, i)
+	if err != nil {
+		return nil, nil, hello, err
+	}
+	conn, err := dial()
+	if err != nil {
+		return nil, nil, hello, err
+	}
+	req, err := http.NewRequest(http.MethodGet, "http://daisy"+api.PathStream, nil)
+	if err != nil {
+		return nil, nil, hello, err
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", api.Upgrade)
+	key.SignRequest(req, nil)
+	if err := req.Write(conn); err != nil {
+		return nil, nil, hello, err
+	}
+	in := bufio.NewReader(conn)
+	if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		return nil, nil, hello, fmt.Errorf("upgrade: %v, %v", resp, err)
+	}
+	return conn, in, wire.Hello{Worker: joined.Worker, Nonce: uint64(i) + 1, Epoch: joined.Epoch}, nil
+}
+
+func benchJoin(dial func() (net.Conn, error), key api.Key, i int) (api.JoinResponse, error) {
 	var joined api.JoinResponse
 	body, err := json.Marshal(api.JoinRequest{Protocol: wire.Version, Name: fmt.Sprintf("client%d", i), Nonce: uint64(i) + 1, Slots: 1, Node: "here"})
 	if err != nil {
 		return joined, err
 	}
-	req, err := http.NewRequest(http.MethodPost, "http://"+address+api.PathJoin, bytes.NewReader(body))
+	req, err := http.NewRequest(http.MethodPost, "http://daisy"+api.PathJoin, bytes.NewReader(body))
 	if err != nil {
 		return joined, err
 	}
-	api.Key{Run: run, Secret: secret}.SignRequest(req, body)
-	resp, err := http.DefaultClient.Do(req)
+	key.SignRequest(req, body)
+	conn, err := dial()
+	if err != nil {
+		return joined, err
+	}
+	defer conn.Close()
+	if err := req.Write(conn); err != nil {
+		return joined, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
 	if err != nil {
 		return joined, err
 	}

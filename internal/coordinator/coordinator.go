@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -44,7 +43,9 @@ type Config struct {
 	// Resume goes on with the run that RunDir has the journal of. Lock is the lock of RunDir, if it is taken already.
 	Resume bool
 	Lock   *rundir.Lock
-	// Listen opens a TCP port on a loopback address; without it only workers of this process have a way in.
+	// Retry names tasks whose blocks that had failed for good begin anew with a resume.
+	Retry []string
+	// Listen opens the TCP port that the job says; without it only workers of this process have a way in.
 	Listen bool
 	// WorkerArgv is the program of launched workers with its first arguments.
 	WorkerArgv []string
@@ -79,6 +80,8 @@ type Coordinator struct {
 	lock     *rundir.Lock
 
 	signal atomic.Int32 // that interrupted the run, 0 if none did
+	// unwritable: the run is drained because its directory is full or read-only.
+	unwritable atomic.Bool
 
 	mu       sync.Mutex
 	sessions map[engine.SessionID]*session
@@ -95,6 +98,7 @@ type Coordinator struct {
 	lazy      []*session // with bytes that nobody was woken for
 	lazyAt    time.Duration
 	grants    []wire.Grant
+	mishaps   mishaps
 	finished  bool
 	broken    bool // the journal, tracking or lock failed: nobody waits for commits any more
 	outcome   engine.RunState
@@ -127,8 +131,6 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		return nil, err
 	}
 	c.recorder = stats.New(taskInfos(cfg.Job, c.pipeline))
-	var silence time.Duration
-	var recovered []engine.Record
 	if cfg.RunDir != nil {
 		if c.lock = cfg.Lock; c.lock == nil {
 			if c.lock, err = cfg.RunDir.TryLock(); err != nil {
@@ -148,11 +150,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 			if err = c.endStrays(); err != nil {
 				return nil, err
 			}
-			if recovered, err = c.readOutbox(c.past); err != nil {
-				return nil, err
-			}
 		}
-		silence = c.silence()
 		if c.journal, err = journal.Create(cfg.RunDir.JournalDir(), c.epoch, journal.WithCheck(c.mine), journal.After(last)); err != nil {
 			return nil, err
 		}
@@ -174,6 +172,19 @@ func New(cfg Config) (_ *Coordinator, err error) {
 			}
 		}
 	})
+	var recovered []engine.Record
+	if c.past != nil { // after tracking, which gets the marks of these once they are in the journal
+		if recovered, err = c.readOutbox(c.past); err != nil {
+			return nil, err
+		}
+		for _, id := range cfg.Retry {
+			r := engine.Record{Kind: engine.RecordRetry, Task: int32(c.pipeline.Index(id))}
+			if _, _, err = c.past.Add(&r); err != nil {
+				return nil, fmt.Errorf("retry task %q: %w", id, err)
+			}
+			recovered = append(recovered, r)
+		}
+	}
 	c.specs = makeSpecs(cfg.Job, c.pipeline, cfg.RunDir)
 
 	var properties launcher.Properties
@@ -187,36 +198,27 @@ func New(cfg Config) (_ *Coordinator, err error) {
 	c.engine, err = engine.New(engine.Config{
 		Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Epoch: c.epoch, Began: c.began.UnixNano(),
 		Budget: cfg.Budget, Unlimited: cfg.Unlimited, MaxSlots: maxSlots, StopAtFirstFailure: cfg.Serial,
-		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered, Silence: silence,
+		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered,
 	})
 	if err != nil {
 		return nil, err
 	}
 
 	if cfg.Listen {
-		host := cfg.Job.Listen
-		if host == "" {
-			host = "127.0.0.1"
-		}
-		if c.listener, err = listen(host, cfg.Job.PortLow, cfg.Job.PortHigh); err != nil {
+		if err = c.openPort(); err != nil {
 			return nil, err
 		}
 	} else {
 		c.listener = listenInside()
 	}
 	undo = append(undo, func() { _ = c.listener.Close() })
-	if cfg.RunDir != nil && cfg.Listen {
-		hostname, _ := os.Hostname()
-		err = cfg.RunDir.WriteDiscovery(rundir.Discovery{
-			Version: 1, Epoch: c.epoch, RunID: c.runID, Addresses: []string{c.listener.Addr().String()},
-			Started: c.began.UTC(), Host: hostname, PID: os.Getpid(),
-		})
-		if err != nil {
+	c.flusher = newFlusher(c.journal, stores, c.inbox)
+	c.http = c.newServer()
+	if cfg.Resume {
+		if err = cfg.RunDir.Reopen(); err != nil {
 			return nil, err
 		}
 	}
-	c.flusher = newFlusher(c.journal, stores, c.inbox)
-	c.http = c.newServer()
 	return c, nil
 }
 
@@ -229,7 +231,7 @@ func (c *Coordinator) openTracking() ([]*tracking.Store, error) {
 	}
 	var errs []error
 	for i := range tasks {
-		s, err := tracking.Open(filepath.Join(c.cfg.Job.Tracking, tasks[i].ID), tasks[i].Grid, tracking.ForRun(c.runID))
+		s, err := c.openGroup(filepath.Join(c.cfg.Job.Tracking, tasks[i].ID), tasks[i].Grid)
 		if err == nil {
 			stores[i] = s
 			tasks[i].Done, err = s.Done()

@@ -8,11 +8,18 @@ import (
 	"testing"
 )
 
-func TestOnlyHTTPIsLetInByItsFirstByte(t *testing.T) {
-	l, err := listen("127.0.0.1", 0, 0)
+// listenHere is a port of this machine without TLS.
+func listenHere(t *testing.T) *listener {
+	t.Helper()
+	tcp, err := bind("127.0.0.1", 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return listenOn(tcp, nil)
+}
+
+func TestOnlyHTTPIsLetInByItsFirstByte(t *testing.T) {
+	l := listenHere(t)
 	defer l.Close()
 	for name, first := range map[string]string{"a frame of another protocol": "\x00\x00\x00\x05", "TLS": "\x16\x03\x01"} {
 		conn, err := net.Dial("tcp", l.Addr().String())
@@ -47,10 +54,7 @@ func TestOnlyHTTPIsLetInByItsFirstByte(t *testing.T) {
 }
 
 func TestCloseEndsConnectionsThatSayNothing(t *testing.T) {
-	l, err := listen("127.0.0.1", 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenHere(t)
 	conn, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -75,10 +79,10 @@ func TestARangeOfPortsIsTriedInOrderAndItsEndIsAnError(t *testing.T) {
 	defer taken.Close()
 	_, text, _ := net.SplitHostPort(taken.Addr().String())
 	port, _ := strconv.Atoi(text)
-	if _, err := listen("127.0.0.1", port, port); err == nil || !strings.Contains(err.Error(), "give other ports with the key port of [run]") {
+	if _, err := bind("127.0.0.1", port, port); err == nil || !strings.Contains(err.Error(), "give other ports with the key port of [run]") {
 		t.Errorf("error %v, want one that says what to do", err)
 	}
-	l, err := listen("127.0.0.1", port, port+20)
+	l, err := bind("127.0.0.1", port, port+20)
 	if err != nil {
 		t.Fatal(err)
 	}

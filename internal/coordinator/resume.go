@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"example.org/daisy/geom"
 	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/journal"
@@ -86,13 +87,28 @@ func (c *Coordinator) readOutbox(past *engine.Past) (found []engine.Record, err 
 			Kind: engine.RecordEnd, Task: int32(c.pipeline.Index(u.Task)), Block: u.Block, Lease: u.Lease, Attempt: int32(u.Attempt), Worker: past.Number(u.Worker, u.Nonce),
 			Outcome: uint8(outcome), Use: engine.Use{WallNanos: u.WallNanos, CPUNanos: u.CPUNanos, PeakRSSBytes: u.PeakRSSBytes}, Held: u.WallNanos / 1000,
 		}
-		a, counts, err := past.Add(&r)
-		switch {
-		case err != nil:
-			c.cfg.Notice(fmt.Sprintf("%s is no result of this run and is passed over: %v", path, err))
-		case counts:
-			c.record(&a)
-			found = append(found, r)
+		records := []engine.Record{r}
+		if r.Worker == 0 {
+			// It had got the block before it was written down that it had joined, which nobody waits for.
+			r.Worker = past.NextNumber()
+			records = []engine.Record{
+				{Kind: engine.RecordJoin, Task: r.Task, Worker: r.Worker, ID: u.Worker, Nonce: u.Nonce, Count: 1},
+				{Kind: engine.RecordGone, Task: r.Task, Worker: r.Worker, Text: "lost"},
+				r,
+			}
+		}
+		for _, r := range records {
+			a, isEnd, err := past.Add(&r)
+			if err != nil {
+				c.cfg.Notice(fmt.Sprintf("%s is no result of this run and is passed over: %v", path, err))
+				break
+			}
+			if isEnd {
+				c.record(&a)
+			}
+			if isEnd || r.Kind != engine.RecordEnd { // not of a block that had ended
+				found = append(found, r)
+			}
 		}
 	}
 	return found, nil
@@ -116,20 +132,23 @@ func (c *Coordinator) endStrays() error {
 	return nil
 }
 
-// silence is for how long the run has had no coordinator, by the time of the last change of its journal: workers that cannot be
-// asked have given up after a while. A clock that was set back makes it 0.
-func (c *Coordinator) silence() time.Duration {
-	last := time.Time{}
-	entries, err := os.ReadDir(c.cfg.RunDir.JournalDir())
-	if err != nil {
-		return 0
+// openGroup opens the tracking group of a task, which a run that goes on had when it was last alive. Should it be gone, or be another
+// one, nobody knows any more what had been done before the run, and nothing is guessed.
+func (c *Coordinator) openGroup(dir string, g *geom.Grid) (*tracking.Store, error) {
+	had := c.past != nil && len(c.past.Epochs()) > 0
+	if _, err := os.Stat(filepath.Join(dir, "zarr.json")); had && errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("tracking %s is gone, and this run had marks there: put it back, or start a new run", dir)
 	}
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && info.ModTime().After(last) {
-			last = info.ModTime()
-		}
+	s, err := tracking.Open(dir, g, tracking.ForRun(c.runID))
+	var layout *tracking.LayoutError
+	var unreadable *tracking.UnreadableError
+	switch {
+	case had && errors.As(err, &layout):
+		return nil, fmt.Errorf("tracking %s is not the one that this run had: it is of another layout of blocks (hash %s, this task's %s). Put this run's back, or start a new run", layout.Path, layout.Stored, layout.Want)
+	case had && errors.As(err, &unreadable):
+		return nil, fmt.Errorf("tracking %s is not as this run left it: %s: %s. Put this run's back, or start a new run", unreadable.Path, unreadable.File, unreadable.Reason)
 	}
-	return max(time.Since(last), 0)
+	return s, err
 }
 
 // catchUp brings the tracking of a task up to the journal, since marks are written a while after the commit that they follow, and takes
@@ -143,12 +162,12 @@ func catchUp(past *engine.Past, task int, s *tracking.Store, done scheduler.Bitm
 		}
 	})
 	var errs []error
-	past.Failures(task, func(block int64, times int) {
+	past.Failures(task, func(block int64, times uint32) {
 		// More may have been counted by other runs; fewer, and the last ones were not written.
 		if n, err := s.FailureCount(block); err != nil {
 			errs = append(errs, err)
-		} else if int64(n) < int64(times) {
-			s.SetFailures(block, uint32(times))
+		} else if n < times {
+			s.SetFailures(block, times)
 		}
 	})
 	if errs != nil {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"syscall"
 	"time"
 
 	"example.org/daisy/internal/api"
@@ -40,6 +41,11 @@ func (c *Coordinator) exitStatus() int {
 		return 130
 	case engine.RunBroken:
 		return 3
+	case engine.RunStopped:
+		if c.unwritable.Load() {
+			return 3
+		}
+		return 1
 	default:
 		return 1
 	}
@@ -120,7 +126,8 @@ func writeStats(d *rundir.Dir, s api.Stats) error {
 	return d.WriteStats(append(data, '\n'))
 }
 
-// renewLock says every few seconds that this coordinator lives, and ends the run when another has taken over.
+// renewLock says every few seconds that this coordinator lives, and ends the run when another has taken over. It drains the
+// run when it cannot write any more.
 func (c *Coordinator) renewLock(ctx context.Context) {
 	if c.lock == nil {
 		return
@@ -130,6 +137,7 @@ func (c *Coordinator) renewLock(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
+			c.checkWritable()
 			err := insist(ctx, func() error { return c.lock.Renew(c.epoch) })
 			if ctx.Err() != nil {
 				return
@@ -142,6 +150,18 @@ func (c *Coordinator) renewLock(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// checkWritable hands out no more blocks once the run directory is full or read-only. Those that run may end: what they need is
+// open, and what there is may do for them.
+func (c *Coordinator) checkWritable() {
+	err := c.cfg.RunDir.CheckWritable()
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
+	if !full || c.unwritable.Swap(true) {
+		return
+	}
+	c.Stop(engine.StopDrain, err.Error())
+	c.inbox.call(func() { c.cfg.Notice("no new blocks: " + err.Error()) }) // true by then
 }
 
 // insist calls f until it gives no error, says that the run was taken over, or has failed for rundir.StaleAfter: that this

@@ -17,6 +17,7 @@
 //	stop.go       every way in which a run ends
 //	snapshot.go   what people see; waits.go why nothing happens
 //	record.go     the journal's records; coder.go their bytes
+//	past.go       what earlier epochs have left: a resume
 //	estimate.go   how long blocks take, and the fair share
 //
 // Three rules hold everywhere. Counts live in the scheduler only. What must be durable before something else may happen waits

@@ -9,6 +9,7 @@ type pendingKind uint8
 const (
 	pendingResult      pendingKind = iota // lease: count it, open what depends on it, acknowledge
 	pendingFailure                        // task, block: into tracking
+	pendingRecovered                      // task, block, which had ended well before this epoch: into tracking
 	pendingAcknowledge                    // worker, seq
 	pendingMark                           // task: blocks below block may be handed out
 	pendingHandout                        // worker, session, seq (its request), task, handouts: hand them over
@@ -107,6 +108,8 @@ func (e *Engine) drain() {
 			e.settleResult(p.lease)
 		case pendingFailure:
 			e.emit(Effect{Kind: EffectTrack, Task: p.task, Block: p.block})
+		case pendingRecovered:
+			e.emit(Effect{Kind: EffectTrack, Task: p.task, Block: p.block, Done: true})
 		case pendingAcknowledge:
 			if p.seq > p.worker.durable {
 				p.worker.durable = p.seq

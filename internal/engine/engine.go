@@ -32,10 +32,8 @@ type Config struct {
 	External bool
 	// Past is what earlier epochs of the run have left; nil for a run that begins. It belongs to the engine from then on.
 	Past *Past
-	// Recovered are ends of attempts that Past knows and the journal does not.
+	// Recovered are what Past knows and the journal does not: ends of attempts, and retries.
 	Recovered []Record
-	// Silence is for how long a run that is resumed has had no coordinator.
-	Silence time.Duration
 	// JournalHandouts: workers are part of this process and die with it, so that every hand-out is journalled too.
 	JournalHandouts bool
 }
@@ -91,6 +89,7 @@ type Engine struct {
 	peak     int64  // most workers alive at once
 	proven   []bool // classes of which a worker has shown that it works
 	good     int64  // valid returns
+	tight    bool   // limits became smaller, and more may be taken than they allow
 
 	phase phase
 	stop  stopping
@@ -103,6 +102,7 @@ type task struct {
 	spec    *job.Task
 	class   int
 	timeout time.Duration // from the start of a block until the engine itself ends it; 0 = never
+	retimed bool          // it was changed while the run went on
 	ready   int64         // blocks, as of the last look
 	ended   bool          // as of the last look
 
@@ -233,6 +233,7 @@ func (e *Engine) take(ev *Event) {
 		e.join(ev.Request, ev.Join)
 	case EventAttach:
 		e.attach(ev)
+		e.tellTimeout(e.sessions[ev.Session])
 	case EventSubmitted:
 		e.submitted(ev.Tag, ev.Text)
 	case EventStatus:
@@ -243,10 +244,17 @@ func (e *Engine) take(ev *Event) {
 		e.stopRun(ev.Stop, ev.Text)
 	case EventBroken:
 		e.breakRun(ev.Text)
+	case EventSet:
+		e.set(ev.Set)
+	case EventStopWorker:
+		e.stopWorker(ev.Worker, ev.Text)
 	case EventDetach, EventHeartbeat, EventAcquire, EventRelease, EventLeaving:
 		if w := e.sessions[ev.Session]; w != nil {
 			e.fromWorker(w, ev)
 		}
+	}
+	if e.tight {
+		e.shrink()
 	}
 }
 
@@ -271,6 +279,9 @@ func (e *Engine) begin() {
 	e.append(Record{Kind: RecordStart, Epoch: e.cfg.Epoch, Began: e.cfg.Began, Tasks: totals})
 	for _, r := range e.cfg.Recovered {
 		e.append(r)
+		if r.Kind == RecordEnd {
+			e.queue.push(pending{upTo: e.appended, kind: pendingRecovered, task: r.Task, block: r.Block})
+		}
 	}
 	for i := range e.tasks {
 		e.raiseMark(i, 0)

@@ -48,6 +48,7 @@ type pastTask struct {
 	checked  int64
 	failed   int64
 	failures []FailedBlock
+	times    map[int64]uint32 // attempts by block that failed, as tracking counts them
 }
 
 type pastWorker struct {
@@ -63,7 +64,7 @@ type pastWorker struct {
 func NewPast(p *scheduler.Pipeline) *Past {
 	past := &Past{workers: make(map[uint32]*pastWorker)}
 	for _, t := range p.Tasks() {
-		past.tasks = append(past.tasks, pastTask{id: t.ID, blocks: t.Grid.Len(), ends: scheduler.NewPast(t.Grid.Len())})
+		past.tasks = append(past.tasks, pastTask{id: t.ID, blocks: t.Grid.Len(), ends: scheduler.NewPast(t.Grid.Len()), times: make(map[int64]uint32)})
 	}
 	return past
 }
@@ -113,11 +114,16 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 		if w := p.workers[r.Worker]; w != nil {
 			b.Worker, b.Node = w.ID, w.Node
 		}
-		t.failures = append(t.failures, b)
+		if n := len(t.failures); n > 0 && t.failures[n-1].Block == b.Block {
+			t.failures[n-1] = b
+		}
 	case RecordMark:
 		t.mark = max(t.mark, min(r.Block, t.blocks))
 	case RecordPeak:
 		t.most = max(t.most, r.Count)
+	case RecordRetry:
+		t.ends.Retry()
+		t.failed, t.failures = 0, nil
 	case RecordRunEnd:
 		p.state, p.why = RunState(r.State), r.Text
 	}
@@ -162,14 +168,26 @@ func (p *Past) end(r *Record, at time.Duration) (Attempt, bool, error) {
 	if a.Verdict == scheduler.Stale {
 		return Attempt{}, false, nil // of a block that had ended: two epochs have known of it
 	}
+	switch a.Outcome {
+	case scheduler.Failed, scheduler.TimedOut, scheduler.OutOfMemory:
+		t.times[r.Block]++
+	}
+	w := p.workers[r.Worker]
+	if w != nil {
+		a.Worker, a.Node = w.ID, w.Node
+	}
 	switch {
 	case a.Verdict == scheduler.WasSkipped:
 		t.checked++
 	case a.Verdict == scheduler.FailedForGood:
 		t.failed++
+		if len(t.failures) < keptFailures {
+			// The record that says why comes next, unless the run was cut off in between.
+			t.failures = append(t.failures, FailedBlock{Task: r.Task, Block: r.Block, Attempts: r.Attempt, Outcome: a.Outcome, Worker: a.Worker, Node: a.Node,
+				Message: "the coordinator was ended before it had written down why"})
+		}
 	}
-	if w := p.workers[r.Worker]; w != nil {
-		a.Worker, a.Node = w.ID, w.Node
+	if w != nil {
 		row := w.rowOf(r.Task, at)
 		row.busy += a.Held
 		row.peak = max(row.peak, r.Use.PeakRSSBytes)
@@ -223,6 +241,9 @@ func (p *Past) Lasted() time.Duration {
 // State is how the last epoch ended, RunRunning if it was cut off; why is the reason that it gave.
 func (p *Past) State() (state RunState, why string) { return p.state, p.why }
 
+// Failed is how many blocks of a task have failed for good.
+func (p *Past) Failed(task int) int64 { return p.tasks[task].failed }
+
 // Number is the number of the worker of an id and nonce, 0 if none has joined.
 func (p *Past) Number(id string, nonce uint64) uint32 {
 	for _, w := range p.order {
@@ -231,6 +252,15 @@ func (p *Past) Number(id string, nonce uint64) uint32 {
 		}
 	}
 	return 0
+}
+
+// NextNumber is one that no worker has had.
+func (p *Past) NextNumber() uint32 {
+	last := uint32(0)
+	for number := range p.workers {
+		last = max(last, number)
+	}
+	return last + 1
 }
 
 // Live lists the workers that had joined in the last epoch, and were not seen to end.
@@ -247,9 +277,12 @@ func (p *Past) Live() []PastWorker {
 // Succeeded calls yield with each block of a task that succeeded or was found done by its check, in order.
 func (p *Past) Succeeded(task int, yield func(block int64)) { p.tasks[task].ends.Succeeded(yield) }
 
-// Failures calls yield with each block of a task that has failed, for good or not, and how often.
-func (p *Past) Failures(task int, yield func(block int64, times int)) {
-	p.tasks[task].ends.Failures(yield)
+// Failures calls yield with each block of a task of which attempts failed, timed out or ran out of memory, and with their number, in no
+// order. What became of the block later does not matter.
+func (p *Past) Failures(task int, yield func(block int64, times uint32)) {
+	for block, times := range p.tasks[task].times {
+		yield(block, times)
+	}
 }
 
 // holdBack keeps all blocks back while workers of an earlier epoch, of whom nobody knows whether they live, may still run some. Those of
@@ -259,10 +292,9 @@ func (e *Engine) holdBack(live []PastWorker) {
 		if w.Launched && e.cfg.Launcher.Local {
 			continue
 		}
-		if left := e.abandonAfter() - e.cfg.Silence; left > 0 {
-			e.holdTo = left
-			e.holdWhy = fmt.Sprintf("worker %s on %s served the coordinator before, and may still run a block", w.ID, orUnknown(w.Node))
-		}
+		// From now on: for how long it has been alone already, only a clock could say that may have been set.
+		e.holdTo = e.abandonAfter()
+		e.holdWhy = fmt.Sprintf("worker %s on %s served the coordinator before, and may still run a block", w.ID, orUnknown(w.Node))
 		return
 	}
 }

@@ -44,6 +44,8 @@ const (
 	RecordFailed RecordKind = 13
 	// RecordPeak: so many blocks of a task ran at once, more than ever before: Task, Count. Nobody waits for it.
 	RecordPeak RecordKind = 14
+	// RecordRetry: the blocks of Task that had failed for good begin anew.
+	RecordRetry RecordKind = 15
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
@@ -159,6 +161,8 @@ func (r *Record) fields(c *coder) bool {
 	case RecordPeak:
 		c.int32(&r.Task)
 		c.int64(&r.Count)
+	case RecordRetry:
+		c.int32(&r.Task)
 	default:
 		return false
 	}

@@ -39,6 +39,8 @@ type Job struct {
 	IdleTimeout time.Duration
 	// MaxFailures stops the run once this many blocks have failed for good; 0 = no limit.
 	MaxFailures int64
+	// OnEnd is the command that is run when the run has ended, nil if there is none.
+	OnEnd []string
 	// Listen is the address that the coordinator listens on, without a port.
 	Listen string
 	// Addresses are tried by workers first, in this order: "host" or "host:port".
@@ -46,12 +48,30 @@ type Job struct {
 	// PortLow to PortHigh are the ports that are tried; both 0 = any free one.
 	PortLow, PortHigh int
 
+	// Selection is the part of the blocks that the command line names, Selected how many those are; the others are in the masks.
+	Selection Selection
+	Selected  int64
+
 	// Tasks are in the order of the job file.
 	Tasks []Task
 	// Frozen is the job file's text with the additions of the command line, for the run directory; nil if there is no file.
 	Frozen []byte
 	// Warnings are for people: what is allowed but perhaps not meant.
 	Warnings []string
+	// Defaults are the values that come neither from the job nor from the command line nor from this program.
+	Defaults []Default
+}
+
+// A Default is a value that comes from a file of defaults of the user or the site.
+type Default struct {
+	// Task is "" for a value of the run.
+	Task, Key string
+	// Value is as the file could have it.
+	Value string
+	File  string
+	Line  int
+	// Cap: the value was lowered, as the site allows no more.
+	Cap bool
 }
 
 // A Task covers its volume with blocks and says how one is run.
@@ -128,6 +148,8 @@ const (
 	RunnerStream
 	// RunnerFunc calls a Go function; only in a library run.
 	RunnerFunc
+	// RunnerPython calls a Python function, in a process for each slot that imports it once.
+	RunnerPython
 )
 
 // String is the word used in job files and reports.
@@ -139,6 +161,8 @@ func (k RunnerKind) String() string {
 		return "stream"
 	case RunnerFunc:
 		return "func"
+	case RunnerPython:
+		return "python"
 	default:
 		return "none"
 	}
@@ -147,8 +171,10 @@ func (k RunnerKind) String() string {
 // A Runner is the user's code.
 type Runner struct {
 	Kind RunnerKind
-	// Argv is the program with its arguments (RunnerCommand, RunnerStream).
+	// Argv is the program with its arguments (RunnerCommand, RunnerStream), or the interpreter (RunnerPython).
 	Argv []string
+	// Python names the function: "module:function" or "/path/file.py:function" (RunnerPython).
+	Python string
 	// Func is the Go function (RunnerFunc); the root package knows its type.
 	Func any
 }

@@ -20,14 +20,9 @@ func (j *Job) Changes(now *Job) []string {
 	differs("the launcher", j.Launcher, now.Launcher)
 	differs("the folder of the job file", j.Dir, now.Dir)
 	differs("tracking", j.Tracking, now.Tracking)
-	ids := func(j *Job) (ids []string) {
-		for i := range j.Tasks {
-			ids = append(ids, j.Tasks[i].ID)
-		}
-		return ids
-	}
-	differs("the list of tasks", ids(j), ids(now))
-	if !slices.Equal(ids(j), ids(now)) {
+	differs("what is selected", j.Selection, now.Selection)
+	differs("the list of tasks", j.TaskIDs(), now.TaskIDs())
+	if !slices.Equal(j.TaskIDs(), now.TaskIDs()) {
 		return list
 	}
 	for i := range j.Tasks {
@@ -37,7 +32,7 @@ func (j *Job) Changes(now *Job) []string {
 		differs(of("its blocks"), a.Grid.Spec(), b.Grid.Spec())
 		differs(of("array"), a.ArrayPath, b.ArrayPath)
 		differs(of("output"), a.OutputPath, b.OutputPath)
-		differs(of("run"), []any{a.Runner.Kind.String(), a.Runner.Argv}, []any{b.Runner.Kind.String(), b.Runner.Argv})
+		differs(of("run"), runnerOf(a), runnerOf(b))
 		differs(of("check"), a.Check, b.Check)
 		differs(of("requires"), a.Requires, b.Requires)
 		differs(of("slots"), a.Slots, b.Slots)
@@ -48,4 +43,20 @@ func (j *Job) Changes(now *Job) []string {
 		}
 	}
 	return list
+}
+
+func runnerOf(t *Task) []any {
+	r := []any{t.Runner.Kind.String(), t.Runner.Argv}
+	if t.Runner.Kind == RunnerPython {
+		r = append(r, t.Runner.Python)
+	}
+	return r
+}
+
+// TaskIDs are the ids of the tasks in the order of the job file.
+func (j *Job) TaskIDs() (ids []string) {
+	for i := range j.Tasks {
+		ids = append(ids, j.Tasks[i].ID)
+	}
+	return ids
 }

@@ -62,13 +62,23 @@ func (e *Errors) Unwrap() []error {
 	return list
 }
 
-func (e *Errors) sort() {
+// sort puts those of the file main before those of files of defaults.
+func (e *Errors) sort(main string) {
 	slices.SortStableFunc(e.List, func(a, b *Error) int {
 		if (a.Argument == "") != (b.Argument == "") {
 			if a.Argument == "" {
 				return -1
 			}
 			return 1
+		}
+		if a.File != b.File && (a.File == main || b.File == main) {
+			if a.File == main {
+				return -1
+			}
+			return 1
+		}
+		if a.File != b.File {
+			return 0 // as they came
 		}
 		if a.argumentAt != b.argumentAt {
 			return cmp.Compare(a.argumentAt, b.argumentAt)

@@ -24,12 +24,27 @@ func Frozen(source []byte, path, dir string, sets []string, opts Options) []byte
 	if opts.MaxWorkers > 0 {
 		fmt.Fprintf(&b, "# --max-workers %d\n", opts.MaxWorkers)
 	}
+	for _, f := range opts.Selection.Flags() {
+		fmt.Fprintf(&b, "# %s %q\n", f[0], f[1])
+	}
+	for _, f := range opts.Below {
+		fmt.Fprintf(&b, "# %s %q %q\n", defaultsFlag(f), f.Path, f.Text)
+	}
 	b.WriteByte('\n')
 	b.Write(bytes.TrimPrefix(source, []byte("\xef\xbb\xbf")))
 	return b.Bytes()
 }
 
-// LoadFrozen reads the job file that a run keeps, as the command line was then, with more sets laid over it.
+// defaultsFlag begins the line of a file of defaults.
+func defaultsFlag(b Below) string {
+	if b.Site {
+		return "site-defaults"
+	}
+	return "user-defaults"
+}
+
+// LoadFrozen reads the job file that a run keeps, as the command line and the files of defaults were then, with more sets laid over
+// it.
 func LoadFrozen(path string, sets []string, opts Options) (*job.Job, error) {
 	source, err := read(path)
 	if err != nil {
@@ -38,6 +53,7 @@ func LoadFrozen(path string, sets []string, opts Options) (*job.Job, error) {
 	head, text, _ := strings.Cut(string(source), "\n\n")
 	var original, dir string
 	var before []string
+	opts.Below, opts.Selection = nil, job.Selection{}
 	for i, line := range strings.Split(head, "\n") {
 		if i == 0 {
 			rest, ok := strings.CutPrefix(line, "# The job file ")
@@ -51,6 +67,13 @@ func LoadFrozen(path string, sets []string, opts Options) (*job.Job, error) {
 			continue
 		}
 		flag, value, _ := strings.Cut(strings.TrimPrefix(line, "# "), " ")
+		if text, _, ok := unquoted(value, true); ok {
+			if known, err := opts.Selection.SetFlag(flag, text); err != nil {
+				return nil, failure(path, i+1, "%v", errHead)
+			} else if known {
+				continue
+			}
+		}
 		switch flag {
 		case "--set":
 			set, err := strconv.Unquote(value)
@@ -58,6 +81,17 @@ func LoadFrozen(path string, sets []string, opts Options) (*job.Job, error) {
 				return nil, failure(path, i+1, "%v", errHead)
 			}
 			before = append(before, set)
+		case "site-defaults", "user-defaults":
+			below := Below{Site: flag == "site-defaults"}
+			at, rest, ok := unquoted(value, true)
+			if ok {
+				below.Path = at
+				below.Text, _, ok = unquoted(strings.TrimPrefix(rest, " "), ok)
+			}
+			if !ok {
+				return nil, failure(path, i+1, "%v", errHead)
+			}
+			opts.Below = append(opts.Below, below)
 		case "--launcher":
 			if opts.Launcher == "" {
 				if opts.Launcher, err = strconv.Unquote(value); err != nil {

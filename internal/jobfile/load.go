@@ -23,8 +23,15 @@ type Options struct {
 	Launcher string
 	// MaxWorkers caps max_workers of every task if it is above 0.
 	MaxWorkers int64
+	// Selection is the part of the blocks that are to be run.
+	Selection job.Selection
 	// Machine is what a run without resources may use, and what is warned about.
 	Machine job.Machine
+	// CheckPython imports the function of a python task, when nothing else is wrong with the file. The error says what to change,
+	// the warning is for people. nil = nothing is imported.
+	CheckPython func(j *job.Job, t *job.Task) (warning string, err error)
+	// Below are files of defaults, the first above the next; see ReadBelow.
+	Below []Below
 }
 
 // maxFile bounds a job file.
@@ -51,12 +58,31 @@ func load(source []byte, path, dir string, sets []string, opts Options) (*job.Jo
 		return nil, err
 	}
 	l.applySets(sets)
+	var caps []table
+	for _, b := range opts.Below {
+		if c, ok := l.fill(b); ok {
+			caps = append(caps, c)
+		}
+	}
 	l.readDocument()
+	for _, c := range caps {
+		l.limit(c)
+	}
 	for _, err := range l.job.Check(opts.Machine) {
 		l.reportJob(err)
 	}
+	if len(l.errs.List) == 0 && !opts.Selection.IsAll() {
+		l.job.Selection = opts.Selection
+		var err error
+		if l.job.Selected, err = l.job.Select(opts.Selection); err != nil {
+			l.errs.List = append(l.errs.List, &Error{File: l.file, Argument: "--only, --roi, --limit", Text: err.Error()})
+		}
+	}
+	if len(l.errs.List) == 0 && opts.CheckPython != nil {
+		l.checkPython()
+	}
 	if len(l.errs.List) > 0 {
-		l.errs.sort()
+		l.errs.sort(l.file)
 		return nil, l.errs
 	}
 	l.job.Frozen = Frozen(source, path, dir, sets, opts)
@@ -104,22 +130,31 @@ type loader struct {
 
 // parse decodes the text; a syntax error is the only one then, as nothing after it can be trusted.
 func (l *loader) parse(text string) error {
+	doc, root, err := decode(l.file, text)
+	if err != nil {
+		return err
+	}
+	l.doc, l.root = doc, root
+	return nil
+}
+
+// decode reads TOML with the places of its keys.
+func decode(file, text string) (doc map[string]any, root *node, _ *Errors) {
 	root, deepAt := positions(text)
 	if deepAt > 0 {
-		return failure(l.file, deepAt, "nested more than %d levels deep; that is no job file", deepest)
+		return nil, nil, failure(file, deepAt, "nested more than %d levels deep; that is no job file", deepest)
 	}
-	l.root = root
-	if _, err := toml.Decode(text, &l.doc); err != nil {
+	if _, err := toml.Decode(text, &doc); err != nil {
 		var syntax toml.ParseError
 		if errors.As(err, &syntax) {
-			return failure(l.file, syntax.Position.Line, "%s", strings.TrimSuffix(syntax.Message, "."))
+			return nil, nil, failure(file, syntax.Position.Line, "%s", strings.TrimSuffix(syntax.Message, "."))
 		}
-		return failure(l.file, 0, "%s", strings.TrimPrefix(err.Error(), "toml: "))
+		return nil, nil, failure(file, 0, "%s", strings.TrimPrefix(err.Error(), "toml: "))
 	}
-	if l.doc == nil {
-		l.doc = map[string]any{}
+	if doc == nil {
+		doc = map[string]any{}
 	}
-	return nil
+	return doc, root, nil
 }
 
 // readDocument takes the document apart: [run] first, as paths and the launcher hold for all tasks.
@@ -202,6 +237,15 @@ func (l *loader) add(n *node, where, key, text string) {
 	e := &Error{File: l.file, Where: where, Key: key, Text: text}
 	if n != nil {
 		e.Line, e.Argument, e.argumentAt = n.line, n.argument, n.argumentAt
+		if n.file != "" {
+			e.File = n.file
+			if strings.HasPrefix(where, "task ") { // one default, and one error of it for each task
+				e.Where = "task"
+			}
+			if slices.ContainsFunc(l.errs.List, func(o *Error) bool { return *o == *e }) {
+				return
+			}
+		}
 	}
 	l.errs.List = append(l.errs.List, e)
 }

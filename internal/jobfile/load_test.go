@@ -88,6 +88,9 @@ func summary(j *job.Job) string {
 		fmt.Fprintf(&b, "\n%s: %v blocks, read %v, write %v, block %v -%v +%v, %v, %d levels", t.ID, t.Grid.Shape(), t.Grid.TotalRead(),
 			t.Grid.TotalWrite(), t.Grid.BlockShape(), t.Grid.ContextLow(), t.Grid.ContextHigh(), t.Grid.Spec().Fit, t.Grid.Levels())
 		fmt.Fprintf(&b, "; %v %q; %v", t.Runner.Kind, t.Runner.Argv, t.Requires)
+		if t.Runner.Python != "" {
+			fmt.Fprintf(&b, "; python %s", t.Runner.Python)
+		}
 		if t.After != nil {
 			fmt.Fprintf(&b, "; after %v", t.After)
 		}

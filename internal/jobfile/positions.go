@@ -8,7 +8,8 @@ import (
 // node is the place of a value in the file. The tree has the form of the decoded document: keys of tables, items of arrays (those
 // of [[headers]] too).
 type node struct {
-	line  int // of the key, from 1
+	line  int    // of the key, from 1
+	file  string // of defaults, "" if it is the job file
 	keys  map[string]*node
 	items []*node
 	// argument is the command-line argument that gave the value, "" if the file did.

@@ -30,32 +30,39 @@ func (t table) program(key string, task *job.Task) ([]string, bool) {
 	if key == "command" { // arguments of a stream have no placeholders
 		t.warnOfPlaceholders(key, argv)
 	}
-	name := argv[0]
-	if strings.Contains(name, "{") {
+	if strings.Contains(argv[0], "{") {
 		return argv, true // a placeholder: which program it is depends on the block
 	}
-	if !strings.Contains(name, "/") {
-		if err := lookInPath(name, t.load.pathOf(t.at)); err != nil {
-			t.failItem(key, 0, "%v", err)
-			return nil, false
-		}
-		return argv, true
-	}
-	argv[0] = t.load.absolute(name)
-	switch err := executable(argv[0]); {
-	case errors.Is(err, os.ErrNotExist):
-		t.failItem(key, 0, "%q cannot be run: there is no file %s; paths are relative to the job file", name, argv[0])
-		return nil, false
-	case err != nil:
-		t.failItem(key, 0, "%q cannot be run: %v", name, err)
+	name, err := t.locate(argv[0])
+	if err != nil {
+		t.failItem(key, 0, "%v", err)
 		return nil, false
 	}
+	argv[0] = name
 	return argv, true
+}
+
+// locate looks for a program, and gives the name by which the worker finds it.
+func (t table) locate(name string) (string, error) {
+	if !strings.Contains(name, "/") {
+		return name, lookInPath(name, t.load.pathOf(t.at))
+	}
+	path := t.load.absolute(name)
+	switch err := executable(path); {
+	case errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("%q cannot be run: there is no file %s; paths are relative to the job file", name, path)
+	case err != nil:
+		return "", fmt.Errorf("%q cannot be run: %w", name, err)
+	}
+	return path, nil
 }
 
 // pathOf is the PATH that the code of a task sees.
 func (l *loader) pathOf(at int) string {
 	list, _ := items(l.doc["task"])
+	if at < 0 || at >= len(list) {
+		return os.Getenv("PATH") // of the run itself
+	}
 	if m, ok := list[at].(map[string]any); ok {
 		if env, ok := m["env"].(map[string]any); ok {
 			if path, ok := env["PATH"].(string); ok {

@@ -47,10 +47,18 @@ func (l *loader) readRun(t table) {
 	t.duration("abandon_after", true, &j.AbandonAfter)
 	t.duration("idle_timeout", false, &j.IdleTimeout)
 	j.MaxFailures, _ = t.integer("max_failures", 1, math.MaxInt64)
+	if end, ok := t.table("on_end", "a table: { command = [..] }"); ok {
+		end.unknown("command")
+		if !end.has("command") {
+			t.fail("on_end", "no command; wanted { command = [..] }")
+		} else {
+			j.OnEnd, _ = end.program("command", nil)
+		}
+	}
 	j.Listen = d.Listen
 	if s, ok := t.text("listen"); ok {
 		if j.Listen = s; s == "" {
-			t.fail("listen", "empty; allowed are \"localhost\", \"127.0.0.1\" and \"::1\"")
+			t.fail("listen", "empty; allowed are \"localhost\", an IP address of this machine, and \"0.0.0.0\" for all that it has")
 		}
 	}
 	j.Addresses, _ = t.strings("addresses")

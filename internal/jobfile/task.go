@@ -71,25 +71,32 @@ func (l *loader) readTask(at int, m map[string]any, n *node) {
 
 // readCode reads run and check, and looks for their programs.
 func (t table) readCode(task *job.Task) {
-	const wanted = `a table: { command = [..] }, a process for each block, or { stream = [..] }, a process for each slot`
+	const wanted = `a table: { command = [..] }, a process for each block, { stream = [..] }, a process for each slot, or { python = "module:function" }`
 	if run, ok := t.table("run", wanted); ok {
 		run.unknown("command")
 		kinds := []struct {
 			name string
 			kind job.RunnerKind
-		}{{"command", job.RunnerCommand}, {"stream", job.RunnerStream}}
+		}{{"command", job.RunnerCommand}, {"stream", job.RunnerStream}, {"python", job.RunnerPython}}
 		given := 0
 		for _, k := range kinds {
 			if !run.has(k.name) {
 				continue
 			}
 			if given++; given > 1 {
-				run.fail(k.name, "there are both a command and a stream; one of them runs a block")
+				run.fail(k.name, "there is more than one of command, stream and python; one of them runs a block")
+				continue
+			}
+			if k.kind == job.RunnerPython {
+				task.Runner, _ = run.python()
 				continue
 			}
 			if argv, ok := run.program(k.name, task); ok {
 				task.Runner = job.Runner{Kind: k.kind, Argv: argv}
 			}
+		}
+		if run.has("interpreter") && !run.has("python") {
+			run.fail("interpreter", "it goes with python; the interpreter of a command or a stream is its first item")
 		}
 		if given == 0 && len(run.m) == 0 {
 			t.fail("run", "the table is empty; wanted %s", wanted)
@@ -101,8 +108,12 @@ func (t table) readCode(task *job.Task) {
 	if check, ok := t.table("check", "a table: { command = [..] }"); ok {
 		check.unknown("command")
 		switch {
-		case check.has("stream"):
-			check.fail("stream", "a check is a process for each block; write { command = [..] }")
+		case check.has("stream"), check.has("python"), check.has("interpreter"):
+			for _, key := range []string{"stream", "python", "interpreter"} {
+				if check.has(key) {
+					check.fail(key, "a check is a process for each block; write { command = [..] }")
+				}
+			}
 		case !check.has("command"):
 			if len(check.m) == 0 {
 				t.fail("check", "no command; wanted { command = [..] }")

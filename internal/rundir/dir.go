@@ -166,8 +166,7 @@ func makeNamed(parent, name string, now time.Time) (string, error) {
 	return "", fmt.Errorf("make the run directory: %s and %d more of that name exist already; give a --run-dir", base, most-1)
 }
 
-// Discard removes a run directory in which nothing has run, and the link "latest" if it leads to it: a directory without a
-// run would only mislead.
+// Discard removes a run directory, and the link "latest" if it leads to it. Nobody may coordinate the run.
 func (d *Dir) Discard() error {
 	link := filepath.Join(filepath.Dir(d.path), latestLink)
 	if to, err := os.Readlink(link); err == nil && to == filepath.Base(d.path) {

@@ -338,7 +338,8 @@ func TestDiscoveryIsWrittenAndRead(t *testing.T) {
 	if _, err := ReadDiscovery(d.Path()); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), d.DiscoveryPath()) {
 		t.Errorf("before it is there: %v", err)
 	}
-	want := Discovery{Epoch: 3, Addresses: []string{"10.0.0.1:4000", "[::1]:4000"}, Started: time.Date(2026, 11, 30, 15, 4, 5, 0, time.UTC), Host: "login", PID: 17}
+	want := Discovery{Epoch: 3, Addresses: []string{"10.0.0.1:4000", "[::1]:4000"}, Started: time.Date(2026, 11, 30, 15, 4, 5, 0, time.UTC), Host: "login", PID: 17,
+		Fingerprint: strings.Repeat("0a", 32)}
 	if err := d.WriteDiscovery(want); err != nil {
 		t.Fatal(err)
 	}
@@ -354,11 +355,13 @@ func TestDiscoveryIsWrittenAndRead(t *testing.T) {
 
 func FuzzDiscoveryAndLockFilesOfAnyBytesAreReadOrRefused(f *testing.F) {
 	f.Add([]byte(`{"version":1,"epoch":3,"run_id":"x","addresses":["h:1"]}`))
+	f.Add([]byte(`{"version":1,"epoch":3,"run_id":"x","addresses":["h:1"],"certificate_sha256":"` + strings.Repeat("0a", 32) + `"}`))
+	f.Add([]byte(`{"version":1,"epoch":3,"run_id":"x","addresses":["h:1"],"certificate_sha256":"0a"}`))
 	f.Add(Owner{Host: "h", PID: 1, Token: "t"}.encode())
 	f.Add([]byte("{oops"))
 	f.Add([]byte(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if where, err := parseDiscovery("file", data); err == nil && (where.Epoch == 0 || len(where.Addresses) == 0) {
+		if where, err := parseDiscovery("file", data); err == nil && (where.Epoch == 0 || len(where.Addresses) == 0 || len(where.Fingerprint)%64 != 0) {
 			t.Errorf("accepted %+v", where)
 		}
 		if owner, err := parseOwner("file", data); err == nil && len(owner.encode()) != ownerSize {

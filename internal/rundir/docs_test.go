@@ -42,6 +42,9 @@ func TestTheDocumentationHasEveryFileOfARunDirectory(t *testing.T) {
 	if _, err := d.CopyWorker(worker); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := d.Certificate(); err != nil {
+		t.Fatal(err)
+	}
 	for _, err := range []error{d.WriteJob(nil), d.WriteDiscovery(Discovery{}), d.WriteStats(nil), l.Unlock()} {
 		if err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func (d *Dir) WriteStats(stats []byte) error {
 	}
 	// There is no room any more, or it was too small and is free now.
 	if err := d.write(statsFile, stats); err != nil {
-		return fmt.Errorf("%w. The statistics are in no file: the tables that are printed are all there is", err)
+		return fmt.Errorf("%w%s. The statistics are in no file: the tables that are printed are all there is", err, Shortage(err, d.path, int64(len(stats))))
 	}
 	return nil
 }

@@ -84,8 +84,8 @@ func TestStatisticsForWhichThereIsNoSpaceSaySo(t *testing.T) {
 	d := mustCreate(t, disk, "segment", "")
 	fill(t, disk)
 	err := d.WriteStats(make([]byte, 2*statsRoom))
-	want := "write " + d.StatsPath() + ": no space left on device; free space (or inodes) there, or give another directory. " +
-		"The statistics are in no file: the tables that are printed are all there is"
+	want := "write " + d.StatsPath() + ": no space left on device; free space (or inodes) there, or give another directory " +
+		"(4MiB are needed, its disk has 2MiB free). The statistics are in no file: the tables that are printed are all there is"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

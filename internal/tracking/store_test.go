@@ -70,6 +70,24 @@ func TestMarksOutliveTheStore(t *testing.T) {
 	}
 }
 
+func TestAnEmptyGroupHasItsRoomOnTheDiskStillToTake(t *testing.T) {
+	const blocks = 1 << 20
+	s := mustOpen(t, filepath.Join(t.TempDir(), "f"), mustGrid(t, lineSpec(blocks, 1, 0, 0)))
+	defer mustClose(t, s)
+	if got := s.Unwritten(); got != 5*blocks {
+		t.Errorf("unwritten are %d bytes, want one for done and four for failures of each of %d blocks", got, blocks)
+	}
+	for b := range int64(blocks) {
+		s.MarkDone(b)
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Unwritten(); got < 4*blocks || got >= 5*blocks { // some file systems compress
+		t.Errorf("unwritten are %d bytes after all blocks are done, want those of failures", got)
+	}
+}
+
 func TestFailuresStayAtTheLargestNumber(t *testing.T) {
 	g := mustGrid(t, lineSpec(50, 10, 0, 0))
 	s := mustOpen(t, filepath.Join(t.TempDir(), "f"), g)

@@ -39,7 +39,7 @@ func FuzzAnAnswerCountsOnlyForItsOwnBlock(f *testing.F) {
 		switch {
 		case after == reuse && !named:
 			t.Errorf("%q counts for lease %s", line, b.LeaseText())
-		case p.answered != (after == reuse):
+		case (p.answered != "") != (after == reuse):
 			t.Errorf("%q: answered %v, afterwards %d", line, p.answered, after)
 		case r.Outcome == wire.Success && (after != reuse || r.Message != ""):
 			t.Errorf("%q: a success with %q, afterwards %d", line, r.Message, after)

@@ -17,6 +17,7 @@ import (
 const (
 	runnerCommand = "command"
 	runnerStream  = "stream"
+	runnerPython  = "python"
 	runnerFunc    = "func"
 )
 
@@ -61,10 +62,7 @@ func (s *slot) attempt(b Block) Result {
 	start := time.Now()
 	ctx, cancel := s.crew.begin(&b)
 	defer cancel(nil)
-	if b.Task.Timeout > 0 {
-		timer := time.AfterFunc(b.Task.Timeout, func() { cancel(errTimedOut) })
-		defer timer.Stop()
-	}
+	defer b.Task.limit.start(func() { cancel(errTimedOut) })()
 	r, tail := s.measured(ctx, &b)
 	r.Wall = time.Since(start)
 	switch r.Outcome {
@@ -124,7 +122,7 @@ func (s *slot) run(ctx context.Context, b *Block) Result {
 	switch b.Task.Spec.Runner {
 	case runnerCommand:
 		return s.command(ctx, b)
-	case runnerStream:
+	case runnerStream, runnerPython:
 		return s.streamed(ctx, b)
 	case runnerFunc:
 		return s.function(ctx, b)
@@ -140,7 +138,7 @@ func endedByUs(ctx context.Context, b *Block) (Result, bool) {
 	case cause == nil:
 		return Result{}, false
 	case errors.Is(cause, errTimedOut):
-		return Result{Outcome: wire.TimedOut, Message: "timed out after " + units.Duration(b.Task.Timeout)}, true
+		return Result{Outcome: wire.TimedOut, Message: "timed out after " + units.Duration(b.Task.Timeout())}, true
 	case errors.Is(cause, errStopped):
 		return Result{Outcome: wire.Returned, Message: "the worker was stopped"}, true
 	default: // taken away: the client lets nothing of it out

@@ -14,9 +14,8 @@ import (
 type Task struct {
 	Spec api.TaskSpec
 	Grid *geom.Grid
-	// Timeout limits one block, 0 = no limit.
-	Timeout time.Duration
 
+	limit    limit  // of one block
 	quotedID []byte // the id as JSON
 }
 
@@ -39,7 +38,7 @@ func NewTask(spec api.TaskSpec) (*Task, error) {
 	if err != nil {
 		return nil, fmt.Errorf("task %q: %w", spec.ID, err)
 	}
-	return &Task{Spec: spec, Grid: grid, Timeout: seconds(spec.TimeoutSeconds), quotedID: quoted}, nil
+	return &Task{Spec: spec, Grid: grid, limit: limit{d: seconds(spec.TimeoutSeconds)}, quotedID: quoted}, nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

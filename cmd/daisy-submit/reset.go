@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"example.org/daisy/internal/report"
+	"example.org/daisy/internal/tracking"
+	"example.org/daisy/internal/units"
+)
+
+func resetCommand() *cli.Command {
+	return &cli.Command{
+		Name: "reset", Usage: "forget what a task has done, and what was made from it",
+		UsageText: "daisy-submit reset JOB TASK... [OPTIONS]",
+		Description: `Removes the done marks of tasks from the tracking folder of the job, and those of every task downstream of them, so that the next
+run does these blocks again. What the blocks have written stays where it is, and so does the count of failures. It asks first.
+
+EXAMPLE
+   daisy-submit reset segment.toml predict --yes
+
+EXIT STATUS
+   0    the marks are gone, or there were none
+   1    nothing was changed, as the answer was not yes
+   2    the job file or the command line is wrong, or the marks are of other blocks
+   3    marks could not be read or removed, or a run is writing them
+`,
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "set", Usage: "change a key: `KEY=VALUE`; may be repeated"},
+			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
+			&cli.BoolFlag{Name: "json", Usage: "JSON instead of a table: a list of {task, marks}; needs --yes"},
+		},
+		Action: reset,
+	}
+}
+
+// resetTask is what is, or was, marked of a task.
+type resetTask struct {
+	Task  string `json:"task"`
+	Marks int64  `json:"marks"`
+}
+
+func reset(c *cli.Context) error {
+	if c.NArg() < 2 {
+		return usage("reset needs a job file and at least one task; see daisy-submit reset --help")
+	}
+	if c.Bool("json") && !c.Bool("yes") {
+		return usage("--json goes with --yes: a program cannot be asked")
+	}
+	j, err := loadJob(c, c.Args().First())
+	if err != nil {
+		return err
+	}
+	if j.Tracking == "" {
+		return &statusError{exitUsage, fmt.Errorf("%s: run.tracking is not set: there are no marks that could be forgotten", j.File)}
+	}
+	p, err := j.Pipeline()
+	if err != nil {
+		return &statusError{exitUsage, err}
+	}
+	chosen := make([]bool, len(p.Tasks()))
+	for _, id := range c.Args().Tail() {
+		i := p.Index(id)
+		if i < 0 {
+			return usage("%s has no task %q; it has %s", j.File, id, strings.Join(j.TaskIDs(), ", "))
+		}
+		chosen[i] = true
+	}
+	tasks := p.Tasks()
+	for i := range tasks { // in topological order
+		if chosen[i] {
+			for _, d := range p.Downstream(i) {
+				chosen[d] = true
+			}
+		}
+	}
+	marked, err := withMarks(p, j.Tracking)
+	if err != nil {
+		return refused(err)
+	}
+	list, total := []resetTask{}, int64(0)
+	for i, t := range marked.Tasks() {
+		if chosen[i] {
+			n := t.Done.Count()
+			list, total = append(list, resetTask{t.ID, n}), total+n
+		}
+	}
+	if total > 0 && !c.Bool("yes") {
+		var words []string
+		for _, t := range list {
+			words = append(words, fmt.Sprintf("%s of %s", units.Plural(t.Marks, "mark"), t.Task))
+		}
+		if err := confirm(c, "Forget "+strings.Join(words, ", ")+"?"); err != nil {
+			return err
+		}
+	}
+	// From the end: should it fail in between, what is forgotten is never what something else was made from.
+	var errs []error
+	for i := len(tasks) - 1; i >= 0 && errs == nil; i-- {
+		if chosen[i] {
+			n, err := tracking.Forget(filepath.Join(j.Tracking, tasks[i].ID), tasks[i].Grid)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("task %q: %w", tasks[i].ID, err))
+			}
+			at := slices.IndexFunc(list, func(t resetTask) bool { return t.Task == tasks[i].ID })
+			list[at].Marks = n
+		}
+	}
+	if errs != nil {
+		return refused(errors.Join(errs...))
+	}
+	if c.Bool("json") {
+		return json.NewEncoder(c.App.Writer).Encode(list)
+	}
+	var rows [][]string
+	for _, t := range list {
+		rows = append(rows, []string{t.Task, units.Count(t.Marks)})
+	}
+	return report.Grid(c.App.Writer, "Forgotten", []string{"<task", "marks"}, rows)
+}
