@@ -1,11 +1,12 @@
 # Every target does its own set-up: scripts/go is a Go that is new enough, brought into .tools/ if there is none.
 # Variables: ARGS goes to the demo (ARGS=--fresh starts over), to test (packages) and to bench.
+# RUNS and SEED (of a single run) go to soak.
 
 GO    := scripts/go
 BUILD := -trimpath -tags urfave_cli_no_docs
 
 .DEFAULT_GOAL := help
-.PHONY: help build test bench lint demo clean
+.PHONY: help build test bench soak lint demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +20,9 @@ test: ## run all tests, with the race detector
 
 bench: ## measure, and print each figure beside what it should be
 	$(GO) run ./internal/bench $(ARGS)
+
+soak: ## kill and resume the demo at random moments, 200 runs (RUNS=20: only so many)
+	DAISY_SOAK=$(or $(RUNS),200) DAISY_SOAK_SEED=$(SEED) $(GO) test ./e2e -run '^TestTheDemoThatIsKilledAgainAndAgain' -timeout 0 -count 1 -v
 
 lint: ## gofmt, go vet, staticcheck
 	@scripts/lint

@@ -1,0 +1,275 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/job"
+	"example.org/daisy/internal/journal"
+	"example.org/daisy/internal/rundir"
+	"example.org/daisy/internal/tracking"
+	"example.org/daisy/scheduler"
+)
+
+// A pastRun is a run of one task "a" with n blocks and tracking, as a coordinator has left it that is dead.
+type pastRun struct {
+	t   *testing.T
+	job *job.Job
+	dir *rundir.Dir
+}
+
+// newPastRun writes down what happened in the first life. before are the blocks that had been done before the run.
+func newPastRun(t *testing.T, n int64, before []int64, records ...engine.Record) *pastRun {
+	t.Helper()
+	dir, err := rundir.Create(t.TempDir(), "line", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &pastRun{t, &job.Job{Name: "line", Tasks: []job.Task{lineTask(t, "a", n, 1)}, Tracking: t.TempDir()}, dir}
+	s := r.group()
+	for _, b := range before {
+		s.MarkDone(b)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	epoch, err := dir.NextEpoch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Create(dir.JournalDir(), epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records = append([]engine.Record{{Kind: engine.RecordStart, Epoch: epoch, Tasks: []engine.TaskRecord{{ID: "a", Blocks: n}}}}, records...)
+	for _, r := range records {
+		j.Append(r.Append(nil))
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *pastRun) group() *tracking.Store {
+	r.t.Helper()
+	s, err := tracking.Open(filepath.Join(r.job.Tracking, "a"), r.job.Tasks[0].Grid)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+// wantMarks checks whether block 2, and no other, is marked as done.
+func (r *pastRun) wantMarks(marked bool, when string) {
+	r.t.Helper()
+	done, err := tracking.ReadDone(filepath.Join(r.job.Tracking, "a"), r.job.Tasks[0].Grid)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	want := uint64(0)
+	if marked {
+		want = 1 << 2
+	}
+	if len(done) != 1 || done[0] != want {
+		r.t.Errorf("the marks %s are %b, want %b", when, done, want)
+	}
+}
+
+// resume makes the next coordinator, which the end of the test ends.
+func (r *pastRun) resume() (*Coordinator, error) {
+	r.t.Helper()
+	c, err := New(Config{Job: r.job, RunDir: r.dir, Resume: true, Unlimited: true, Notice: func(line string) { r.t.Log(line) }})
+	if err == nil {
+		r.t.Cleanup(func() {
+			c.Stop(engine.StopNow, "the test is over")
+			if _, err := c.Run(r.t.Context()); err != nil {
+				r.t.Error(err)
+			}
+		})
+	}
+	return c, err
+}
+
+func ended(block int64, o scheduler.Outcome) engine.Record {
+	return engine.Record{Kind: engine.RecordEnd, Block: block, Outcome: uint8(o), Worker: 1}
+}
+
+var joined = engine.Record{Kind: engine.RecordJoin, Worker: 1, ID: "1.0", Nonce: 7, Count: 1, Text: "here", Launched: true}
+
+func TestTrackingThatIsBehindTheJournalIsBroughtUpToIt(t *testing.T) {
+	r := newPastRun(t, 6, []int64{5}, joined,
+		ended(0, scheduler.Success), ended(1, scheduler.Failed), ended(1, scheduler.TimedOut), ended(1, scheduler.Success),
+		ended(2, scheduler.Skipped), ended(3, scheduler.OutOfMemory), ended(4, scheduler.Lost))
+	c, err := r.resume()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.flusher.stores[0]
+	done, err := s.Done()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []uint64{0b100111}; !cmp.Equal(done, want) {
+		t.Errorf("the marks are %b, want %b", done, want)
+	}
+	var failures []uint32
+	for b := range int64(6) {
+		n, err := s.FailureCount(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		failures = append(failures, n)
+	}
+	if diff := cmp.Diff([]uint32{0, 2, 0, 1, 0, 0}, failures); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+	// What succeeded in this run is no skip of it; what was done before it is.
+	if before := c.pipeline.Tasks()[0].Done; before.Count() != 1 || !before.Get(5) {
+		t.Errorf("done before the run: %b", before)
+	}
+}
+
+func TestFailuresThatAreInTrackingAreNotCountedAgain(t *testing.T) {
+	r := newPastRun(t, 2, nil, joined, ended(0, scheduler.Failed), ended(1, scheduler.Failed))
+	s := r.group()
+	s.AddFailure(0)
+	s.SetFailures(1, 9) // most of them by other runs
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.resume()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for block, want := range []uint32{1, 9} {
+		if n, err := c.flusher.stores[0].FailureCount(int64(block)); n != want || err != nil {
+			t.Errorf("block %d has failed %d times (%v), want %d", block, n, err, want)
+		}
+	}
+}
+
+func TestTrackingThatIsNotWhatTheRunHadIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		harm func(group string) error
+		want string
+	}{
+		"gone": {os.RemoveAll, "is gone"},
+		"empty": {func(group string) error {
+			if err := os.RemoveAll(group); err != nil {
+				return err
+			}
+			return os.Mkdir(group, 0o700)
+		}, "is gone"},
+		"cut short": {func(group string) error { return os.Truncate(filepath.Join(group, "done", "c", "0"), 1) }, "it has 1 bytes"},
+		"another layout": {func(group string) error {
+			path := filepath.Join(group, "zarr.json")
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			var meta struct {
+				Attributes struct {
+					Hash string `json:"daisy_task_hash"`
+				}
+			}
+			if err := json.Unmarshal(data, &meta); err != nil {
+				return err
+			}
+			return os.WriteFile(path, []byte(strings.ReplaceAll(string(data), meta.Attributes.Hash, strings.Repeat("0", len(meta.Attributes.Hash)))), 0o600)
+		}, "another layout of blocks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newPastRun(t, 3, nil, joined, ended(0, scheduler.Success))
+			group := filepath.Join(r.job.Tracking, "a")
+			if err := os.CopyFS(group+"-kept", os.DirFS(group)); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.harm(group); err != nil {
+				t.Fatal(err)
+			}
+			_, err := r.resume()
+			if err == nil {
+				t.Fatal("it goes on")
+			}
+			for _, want := range []string{`task "a"`, group, c.want, "back, or start a new run"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v: there is no %q", err, want)
+				}
+			}
+			// The way out that it names is one.
+			if err := os.RemoveAll(group); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(group+"-kept", group); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.resume(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestTrackingIsMadeIfTheRunHadNotBegunYet(t *testing.T) {
+	r := newPastRun(t, 3, nil)
+	if err := os.RemoveAll(r.job.Tracking); err != nil {
+		t.Fatal(err)
+	}
+	// The journal of the life that died has no record.
+	files, err := filepath.Glob(filepath.Join(r.dir.JournalDir(), "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.resume(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAResultInTheOutboxCountsForItsWorkerEvenIfNobodyWroteDownThatItHadJoined(t *testing.T) {
+	for name, records := range map[string][]engine.Record{"known": {joined}, "unknown": nil} {
+		t.Run(name, func(t *testing.T) {
+			r := newPastRun(t, 3, nil, records...)
+			data, err := json.Marshal(api.Undelivered{
+				Version: api.UndeliveredVersion, RunID: r.dir.RunID(), Worker: "1.0", Nonce: 7, Seq: 1, Epoch: 1, Lease: 3, Task: "a", Block: 2, Attempt: 1,
+				Outcome: "success", WallNanos: 5e9,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(r.dir.OutboxDir(), "1.0-7-1.json"), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for life := range 2 { // it counts once
+				c, err := New(Config{Job: r.job, RunDir: r.dir, Resume: true, Unlimited: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.wantMarks(life > 0, "before the result is in the journal")
+				c.Stop(engine.StopNow, "enough")
+				result, err := c.Run(t.Context())
+				r.wantMarks(true, "afterwards")
+				if err != nil {
+					t.Fatal(err)
+				}
+				task, workers := result.Stats.Tasks[0], result.Stats.Workers
+				if task.Success != 1 || task.Processed != 1 {
+					t.Errorf("life %d: success %d, processed %d", life, task.Success, task.Processed)
+				}
+				if len(workers) != 1 || workers[0].ID != "1.0" || workers[0].Processed != 1 || workers[0].IdleSeconds > 1 {
+					t.Errorf("life %d: the workers are %+v", life, workers)
+				}
+			}
+		})
+	}
+}
