@@ -92,6 +92,9 @@ type Task struct {
 	MaxLost int
 	// RetryBackoff is the pause before the first retry, doubled with each further one; 0 = none.
 	RetryBackoff time.Duration
+	// ResourceTracking keeps the time of each block where Tracking keeps the marks. What else a Go function uses is not known: it
+	// shares its process.
+	ResourceTracking bool
 	// Skip has a bit for each block, in C order of the grid: these are skipped in this run.
 	Skip scheduler.Bitmap
 }
@@ -124,7 +127,7 @@ func (t Task) checked(needProcess bool) (job.Task, error) {
 		ID: t.ID, Runner: job.Runner{Kind: job.RunnerFunc, Func: t.Process},
 		MaxWorkers: int64(t.MaxWorkers), Slots: d.Slots, Priority: t.Priority,
 		Timeout: t.Timeout, MaxRetries: t.MaxRetries, MaxLost: t.MaxLost, MaxWorkerRestarts: d.MaxWorkerRestarts,
-		RetryBackoff: t.RetryBackoff, Mask: t.Skip,
+		RetryBackoff: t.RetryBackoff, ResourceTracking: t.ResourceTracking, Mask: t.Skip,
 	}
 	var errs []error
 	var err error

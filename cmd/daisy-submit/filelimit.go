@@ -15,6 +15,8 @@ const (
 	filesOfProgram = 32
 	// filesOfTask are those of its tracking.
 	filesOfTask = 4
+	// filesOfResources are those of its tracking besides, if it keeps what blocks use.
+	filesOfResources = 7
 	// filesOfWorker are its connection, its log and its process.
 	filesOfWorker = 3
 	// filesOfSlot are the pipes and the process of user code, in the worker.
@@ -35,6 +37,11 @@ func checkFileLimit(j *job.Job, budget scheduler.Resources, limit uint64) error 
 		}
 	}
 	base := filesOfProgram + filesOfTask*int64(len(j.Tasks))
+	for _, t := range j.Tasks {
+		if t.ResourceTracking && j.Tracking != "" {
+			base += filesOfResources
+		}
+	}
 	workers := mostWorkers(j, budget)
 	refuse(fmt.Sprintf("a run with %s at once", units.Plural(workers, "worker")), base+filesOfWorker*workers,
 		fmt.Sprintf("allow %s at most, by max_workers of the tasks or resources of [run]", units.Plural(max(have-base, 0)/filesOfWorker, "worker")))

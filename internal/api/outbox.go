@@ -20,6 +20,8 @@ type Undelivered struct {
 	WallNanos    int64  `json:"wall_nanos"`
 	CPUNanos     int64  `json:"cpu_nanos"`
 	PeakRSSBytes int64  `json:"peak_rss_bytes"`
+	ReadBytes    int64  `json:"read_bytes,omitempty"`
+	WrittenBytes int64  `json:"written_bytes,omitempty"`
 	Message      string `json:"message,omitempty"`
 	Tail         string `json:"tail,omitempty"`
 }

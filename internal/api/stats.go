@@ -116,8 +116,11 @@ type TaskStats struct {
 	// CPUBusy is CPU seconds / (block seconds × requires.cpu) over all successful attempts, where CPU time is measured.
 	// 1 = all cores that were asked for were busy; more is possible.
 	CPUBusy *float64 `json:"cpu_busy"`
-	// PeakRSSBytes is the highest memory of any process of any attempt.
+	// PeakRSSBytes is the highest memory of any process of any attempt; with resource tracking, of all processes of one together.
 	PeakRSSBytes *int64 `json:"peak_rss_bytes"`
+	// IOReadBytes and IOWriteBytes are what all attempts read and wrote by system calls; null without resource tracking.
+	IOReadBytes  *int64 `json:"io_read_bytes"`
+	IOWriteBytes *int64 `json:"io_write_bytes"`
 	// WallSeconds is from the first hand-out to the last end of an attempt.
 	WallSeconds *float64 `json:"wall_seconds"`
 	// WastedSeconds is slot time of attempts that did not count.

@@ -82,6 +82,8 @@ type TaskSpec struct {
 	GPUs        int   `json:"gpus"`
 	// MaxBlocksPerWorker sends a worker away after so many blocks of this task; 0 = no limit.
 	MaxBlocksPerWorker int64 `json:"max_blocks_per_worker,omitempty"`
+	// ResourceTracking asks for what each block reads and writes, and for the memory of all its processes together.
+	ResourceTracking bool `json:"resource_tracking,omitempty"`
 }
 
 // An Error is the body of every answer that is not a success.

@@ -184,6 +184,9 @@ func New(cfg Config) (_ *Coordinator, err error) {
 			}
 			recovered = append(recovered, r)
 		}
+		if err = c.catchUpUse(stores, recovered); err != nil {
+			return nil, err
+		}
 	}
 	c.specs = makeSpecs(cfg.Job, c.pipeline, cfg.RunDir)
 
@@ -231,7 +234,7 @@ func (c *Coordinator) openTracking() ([]*tracking.Store, error) {
 	}
 	var errs []error
 	for i := range tasks {
-		s, err := c.openGroup(filepath.Join(c.cfg.Job.Tracking, tasks[i].ID), tasks[i].Grid)
+		s, err := c.openGroup(filepath.Join(c.cfg.Job.Tracking, tasks[i].ID), tasks[i].Grid, c.cfg.Job.Task(tasks[i].ID).ResourceTracking)
 		if err == nil {
 			stores[i] = s
 			tasks[i].Done, err = s.Done()

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ type mark struct {
 	task  int32
 	done  bool
 	block int64
+	use   *engine.Use // what the block has used, and nothing else; nil otherwise
 }
 
 // flusher is the goroutine that makes things durable: it commits the journal when asked, all that has come since the last
@@ -131,7 +133,9 @@ func (f *flusher) writeMarks(spare []mark) []mark {
 	touched := make(map[int32]bool)
 	for _, m := range marks {
 		touched[m.task] = true
-		if m.done {
+		if m.use != nil {
+			f.stores[m.task].SetResources(m.block, resources(m.use))
+		} else if m.done {
 			f.stores[m.task].MarkDone(m.block)
 		} else {
 			f.stores[m.task].AddFailure(m.block)
@@ -143,6 +147,18 @@ func (f *flusher) writeMarks(spare []mark) []mark {
 		}
 	}
 	return marks
+}
+
+// resources are what tracking says of a block.
+func resources(u *engine.Use) tracking.Resources {
+	r := tracking.Resources{
+		WallSeconds: float32(float64(u.WallNanos) / 1e9), CPUSeconds: float32(float64(u.CPUNanos) / 1e9),
+		PeakRSSBytes: uint64(max(u.PeakRSSBytes, 0)), ReadBytes: uint64(max(u.ReadBytes, 0)), WrittenBytes: uint64(max(u.WrittenBytes, 0)),
+	}
+	if u.CPUNanos == 0 && u.PeakRSSBytes == 0 { // no process was measured
+		r.CPUSeconds = float32(math.NaN())
+	}
+	return r
 }
 
 func (f *flusher) broken(s *tracking.Store, err error) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"example.org/daisy/internal/engine"
+	"example.org/daisy/scheduler"
 )
 
 const (
@@ -209,6 +210,10 @@ func (c *Coordinator) perform() {
 			c.end(f.Kind, f.Workers)
 		case engine.EffectEnded:
 			c.record(f.Attempt)
+			if s := c.flusher.stores[f.Task]; s != nil && s.HasResources() && f.Attempt.Verdict == scheduler.Succeeded {
+				use := f.Attempt.Use // the attempt's own memory is used again
+				c.owned.marks = append(c.owned.marks, mark{task: f.Task, block: f.Attempt.Handout.Block, use: &use})
+			}
 		case engine.EffectNotice:
 			c.cfg.Notice(f.Text)
 		case engine.EffectFinished:

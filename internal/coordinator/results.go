@@ -19,6 +19,7 @@ func (c *Coordinator) record(a *engine.Attempt) {
 	c.recorder.Ended(stats.Attempt{
 		Task: int(a.Handout.Task), Outcome: a.Outcome, Verdict: a.Verdict, Worker: a.Worker, Node: a.Node,
 		At: c.before + a.At, Held: a.Held, WallNanos: a.Use.WallNanos, CPUNanos: a.Use.CPUNanos, PeakRSSBytes: a.Use.PeakRSSBytes,
+		ReadBytes: a.Use.ReadBytes, WrittenBytes: a.Use.WrittenBytes,
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"example.org/daisy/geom"
@@ -85,7 +86,7 @@ func (c *Coordinator) readOutbox(past *engine.Past) (found []engine.Record, err 
 		}
 		r := engine.Record{
 			Kind: engine.RecordEnd, Task: int32(c.pipeline.Index(u.Task)), Block: u.Block, Lease: u.Lease, Attempt: int32(u.Attempt), Worker: past.Number(u.Worker, u.Nonce),
-			Outcome: uint8(outcome), Use: engine.Use{WallNanos: u.WallNanos, CPUNanos: u.CPUNanos, PeakRSSBytes: u.PeakRSSBytes}, Held: u.WallNanos / 1000,
+			Outcome: uint8(outcome), Use: engine.Use{WallNanos: u.WallNanos, CPUNanos: u.CPUNanos, PeakRSSBytes: u.PeakRSSBytes, ReadBytes: u.ReadBytes, WrittenBytes: u.WrittenBytes}, Held: u.WallNanos / 1000,
 		}
 		records := []engine.Record{r}
 		if r.Worker == 0 {
@@ -134,12 +135,16 @@ func (c *Coordinator) endStrays() error {
 
 // openGroup opens the tracking group of a task, which a run that goes on had when it was last alive. Should it be gone, or be another
 // one, nobody knows any more what had been done before the run, and nothing is guessed.
-func (c *Coordinator) openGroup(dir string, g *geom.Grid) (*tracking.Store, error) {
+func (c *Coordinator) openGroup(dir string, g *geom.Grid, resources bool) (*tracking.Store, error) {
 	had := c.past != nil && len(c.past.Epochs()) > 0
 	if _, err := os.Stat(filepath.Join(dir, "zarr.json")); had && errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("tracking %s is gone, and this run had marks there: put it back, or start a new run", dir)
 	}
-	s, err := tracking.Open(dir, g, tracking.ForRun(c.runID))
+	options := []tracking.Option{tracking.ForRun(c.runID)}
+	if resources {
+		options = append(options, tracking.WithResources())
+	}
+	s, err := tracking.Open(dir, g, options...)
 	var layout *tracking.LayoutError
 	var unreadable *tracking.UnreadableError
 	switch {
@@ -174,6 +179,52 @@ func catchUp(past *engine.Past, task int, s *tracking.Store, done scheduler.Bitm
 		return errors.Join(errs...)
 	}
 	return s.Flush()
+}
+
+// useAtOnce is how many blocks' values are kept in memory on the way from the journal to tracking.
+const useAtOnce = 1 << 16
+
+// catchUpUse brings what blocks have used up to the journal, by reading it once more: it is too much to be remembered. recovered are
+// ends that are not in it yet.
+func (c *Coordinator) catchUpUse(stores []*tracking.Store, recovered []engine.Record) error {
+	if !slices.ContainsFunc(stores, func(s *tracking.Store) bool { return s != nil && s.HasResources() }) {
+		return nil
+	}
+	past, waiting := engine.NewPast(c.pipeline), 0
+	add := func(r *engine.Record) error {
+		a, is, err := past.Add(r)
+		if err != nil || !is || a.Verdict != scheduler.Succeeded {
+			return err
+		}
+		s := stores[r.Task]
+		if s == nil || !s.HasResources() {
+			return nil
+		}
+		s.SetResources(r.Block, resources(&a.Use))
+		if waiting++; waiting%useAtOnce == 0 {
+			return s.Flush()
+		}
+		return nil
+	}
+	_, err := journal.Read(c.cfg.RunDir.JournalDir(), func(_, _ uint64, raw []byte) error {
+		r, err := engine.DecodeRecord(raw)
+		if err != nil {
+			return err
+		}
+		return add(&r)
+	})
+	for i := 0; i < len(recovered) && err == nil; i++ {
+		err = add(&recovered[i])
+	}
+	for _, s := range stores {
+		if s != nil && err == nil {
+			err = s.Flush()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("resume %s: what blocks have used: %w", c.cfg.RunDir.Path(), err)
+	}
+	return nil
 }
 
 // segments are the earlier lives of the run, for the reports.

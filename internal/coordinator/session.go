@@ -142,7 +142,7 @@ func decode(kind wire.Kind, payload []byte, e *engine.Event) bool {
 		m, err := wire.DecodeRelease(payload)
 		e.Kind, e.Seq, e.Epoch, e.Lease = engine.EventRelease, m.Seq, m.Epoch, scheduler.Lease(m.Lease)
 		e.Outcome = scheduler.Outcome(m.Outcome)
-		e.Use = engine.Use{WallNanos: m.WallNanos, CPUNanos: m.CPUNanos, PeakRSSBytes: m.PeakRSSBytes}
+		e.Use = engine.Use{WallNanos: m.WallNanos, CPUNanos: m.CPUNanos, PeakRSSBytes: m.PeakRSSBytes, ReadBytes: m.ReadBytes, WrittenBytes: m.WrittenBytes}
 		if m.Message != "" || m.Tail != "" {
 			e.Failure = &engine.Failure{Message: m.Message, Tail: m.Tail}
 		}

@@ -25,6 +25,7 @@ func makeSpecs(j *job.Job, p *scheduler.Pipeline, dir *rundir.Dir) specs {
 			MemoryBytes:        jt.Requires.Get("memory"),
 			GPUs:               gpus(jt.Requires),
 			MaxBlocksPerWorker: jt.MaxBlocksPerWorker,
+			ResourceTracking:   jt.ResourceTracking,
 		}
 		if dir != nil {
 			out[i].RunDir = dir.Path()

@@ -126,6 +126,8 @@ type Use struct {
 	// CPUNanos is user plus system time of the block's processes.
 	CPUNanos     int64
 	PeakRSSBytes int64
+	// ReadBytes and WrittenBytes are what they read and wrote; only of a task with resource tracking.
+	ReadBytes, WrittenBytes int64
 }
 
 // A Failure is what is told of an attempt that did not end well.

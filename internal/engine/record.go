@@ -23,7 +23,7 @@ const (
 	// Launched (it did not come by itself), At.
 	RecordJoin RecordKind = 4
 	// RecordEnd is the end of an attempt: Task, Block, Lease, Attempt, Worker, Outcome, Blameless, Final (the block has
-	// failed for good), Use, At, Held.
+	// failed for good), Use, At, Held; and, of Use, ReadBytes and WrittenBytes at the end, unless both are 0.
 	RecordEnd RecordKind = 5
 	// RecordTaskEnd: a task has ended: Task, State, Tally.
 	RecordTaskEnd RecordKind = 6
@@ -128,6 +128,11 @@ func (r *Record) fields(c *coder) bool {
 		c.int64(&r.Use.PeakRSSBytes)
 		c.int64(&r.At)
 		c.int64(&r.Held)
+		// Left out where neither is known, so that resource tracking costs nothing where it is off.
+		if c.reading && len(c.buf) > 0 || r.Use.ReadBytes != 0 || r.Use.WrittenBytes != 0 {
+			c.int64(&r.Use.ReadBytes)
+			c.int64(&r.Use.WrittenBytes)
+		}
 	case RecordTaskEnd, RecordCheckpoint:
 		c.int32(&r.Task)
 		c.byte(&r.State)

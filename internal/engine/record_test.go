@@ -52,6 +52,24 @@ func TestGoldenBytesOfRecords(t *testing.T) {
 	}
 }
 
+func TestTheEndOfAnAttemptSaysWhatWasReadAndWrittenWhereThatIsKnown(t *testing.T) {
+	without := Record{Kind: RecordEnd, Block: 3, Use: Use{WallNanos: 5}}
+	with := without
+	with.Use.ReadBytes, with.Use.WrittenBytes = 300, 7
+	raw := with.Append(nil)
+	if got, want := hex.EncodeToString(raw), hex.EncodeToString(without.Append(nil))+"ac0207"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, err := DecodeRecord(raw); err != nil || !cmp.Equal(got, with) {
+		t.Errorf("got %+v, %v, want %+v", got, err, with)
+	}
+	for _, cut := range []int{1, 2} {
+		if got, err := DecodeRecord(raw[:len(raw)-cut]); err == nil {
+			t.Errorf("cut by %d: accepted as %+v", cut, got)
+		}
+	}
+}
+
 func TestARecordThatIsNotWholeIsRefused(t *testing.T) {
 	for _, c := range records {
 		raw := c.record.Append(nil)

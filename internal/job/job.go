@@ -114,6 +114,9 @@ type Task struct {
 	SkipMask string
 	Mask     scheduler.Bitmap
 
+	// ResourceTracking keeps what each block used in the tracking group of the task.
+	ResourceTracking bool
+
 	// ChunkRace: chunks of Output may be written by two blocks at once.
 	ChunkRace bool
 

@@ -65,6 +65,7 @@ func (l *loader) readTask(at int, m map[string]any, n *node) {
 	t.duration("retry_backoff", false, &task.RetryBackoff)
 	t.count("max_lost", 1, &task.MaxLost)
 	t.count("max_worker_restarts", 1, &task.MaxWorkerRestarts)
+	t.boolean("resource_tracking", &task.ResourceTracking)
 	t.readMask(task)
 	t.readOutput(task)
 }

@@ -38,6 +38,9 @@ type Config struct {
 	// EndsItself: the program ends with all that it started when it gets SIGTERM, so that on the death of the starter it gets
 	// that, and not SIGKILL, which would leave its own children's children behind. Linux; elsewhere the guard kills.
 	EndsItself bool
+
+	// CountIO has Result.IO filled in, which costs one read.
+	CountIO bool
 }
 
 // check refuses what the system would cut short or misread.
@@ -68,6 +71,7 @@ type Process struct {
 	spawner *Spawner
 	process *os.Process
 	markers []string
+	countIO bool
 	input   *os.File // the end that feed writes to; nil if nothing had to be fed
 
 	started time.Time
@@ -92,6 +96,8 @@ type Result struct {
 	// PeakRSSBytes is the peak resident memory of the largest process among these (not their sum). Linux counts what the
 	// starting process had in memory into it, so that it is never less than that.
 	PeakRSSBytes int64
+	// IO is what the process and those descendants that were waited for have read and written, if Config.CountIO asked for it. Linux.
+	IO IO
 	// Wall is the time from start to end.
 	Wall time.Duration
 	// Err is why the end could not be observed (somebody else reaped the process), normally nil.
@@ -146,10 +152,15 @@ func (p *Process) Wait() Result {
 	p.wait.Do(func() {
 		waitUntilEnded(p.PID())
 		p.reap.Lock()
+		var io IO
+		if p.countIO {
+			io = readIO(p.PID()) // gone once it is reaped
+		}
 		state, err := p.process.Wait()
 		p.reaped = true
 		p.reap.Unlock()
 		p.result = resultOf(state, err)
+		p.result.IO = io
 		p.result.Wall = time.Since(p.started)
 		if p.input != nil {
 			p.input.Close() // what the process did not read need not wait for its descendants

@@ -67,7 +67,7 @@ func (s *Spawner) Start(c Config) (*Process, error) {
 	s.mu.Unlock()
 	defer s.pending.Done()
 
-	p := &Process{spawner: s, markers: c.Markers, done: make(chan struct{})}
+	p := &Process{spawner: s, markers: c.Markers, countIO: c.CountIO, done: make(chan struct{})}
 	stdin := c.Stdin
 	if c.Input != nil {
 		var err error

@@ -37,6 +37,8 @@ type Attempt struct {
 	// WallNanos is from the block's start to its end on the worker's monotonic clock, CPUNanos the user and system time of
 	// its processes. All three are 0 where nothing was measured.
 	WallNanos, CPUNanos, PeakRSSBytes int64
+	// ReadBytes and WrittenBytes are what they read and wrote, both 0 where that was not measured.
+	ReadBytes, WrittenBytes int64
 }
 
 // A Recorder takes the ends of attempts. It belongs to one goroutine.
@@ -53,6 +55,7 @@ type taskRecord struct {
 	// CPU time and the block time of the same attempts, in seconds.
 	cpuSeconds, cpuWall float64
 	peakRSS             int64
+	read, written       int64
 	skippedByCheck      int64
 	used, wasted        time.Duration
 	timedOutOn          map[string]struct{} // workers
@@ -83,6 +86,8 @@ func (r *Recorder) Ended(a Attempt) {
 	}
 	t.began, t.ended = min(t.began, began), max(t.ended, a.At)
 	t.peakRSS = max(t.peakRSS, a.PeakRSSBytes)
+	t.read += max(a.ReadBytes, 0)
+	t.written += max(a.WrittenBytes, 0)
 
 	counted := a.Verdict != scheduler.Stale
 	switch {

@@ -157,6 +157,9 @@ func (t *taskRecord) stats(in Task) api.TaskStats {
 		WastedSeconds:  t.wasted.Seconds(),
 		Failures:       []api.BlockFailure{},
 	}
+	if t.read > 0 || t.written > 0 {
+		s.IOReadBytes, s.IOWriteBytes = &t.read, &t.written
+	}
 	if t.seen {
 		wall := (t.ended - t.began).Seconds()
 		s.WallSeconds = &wall

@@ -9,7 +9,13 @@
 //	done      uint8   nonzero = done
 //	failures  uint32  failed attempts over all runs
 //
-// Both have the shape ceil(total read shape / block's write shape), one chunk
+// and, with resource tracking, what the attempt that made a block succeed has used, where 0 (not a number: cpu_seconds, gpu_util_pct)
+// is what is not known:
+//
+//	wall_seconds, cpu_seconds, gpu_util_pct                    float32
+//	peak_rss_bytes, io_read_bytes, io_write_bytes, gpu_mem_bytes  uint64
+//
+// All have the shape ceil(total read shape / block's write shape), one chunk
 // c/0/0.. of exactly that shape, the codec "bytes" (little endian) alone, fill value 0.
 // A block's cell is its index as in its id: (write offset − total read offset)
 // / write shape, rounded down. With context this array is larger than the

@@ -17,11 +17,18 @@ const (
 	failuresArray = "failures"
 )
 
+// resourceArrays are those of a group with resource tracking, in the order of the values of Resources.
+var resourceArrays = [...]string{"wall_seconds", "cpu_seconds", "peak_rss_bytes", "io_read_bytes", "io_write_bytes", "gpu_util_pct", "gpu_mem_bytes"}
+
 // arrays gives the data type and the bytes of a cell of each array.
 var arrays = map[string]struct {
 	dataType string
 	cell     int64
-}{doneArray: {"uint8", 1}, failuresArray: {"uint32", 4}}
+}{
+	doneArray: {"uint8", 1}, failuresArray: {"uint32", 4},
+	"wall_seconds": {"float32", 4}, "cpu_seconds": {"float32", 4}, "gpu_util_pct": {"float32", 4},
+	"peak_rss_bytes": {"uint64", 8}, "io_read_bytes": {"uint64", 8}, "io_write_bytes": {"uint64", 8}, "gpu_mem_bytes": {"uint64", 8},
+}
 
 // isFresh reports whether dir does not exist or is an empty directory.
 func isFresh(dir string) (bool, error) {
@@ -47,7 +54,7 @@ func isFresh(dir string) (bool, error) {
 
 // makeGroup makes a group without a mark. It is built beside its place and
 // renamed, so that a crash leaves no group that lacks a file.
-func makeGroup(dir, hash string, c cells) (err error) {
+func makeGroup(dir, hash string, c cells, names []string) (err error) {
 	// The group's lock is held, so what stands there was left by a crash.
 	temp := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".new")
 	if err := os.RemoveAll(temp); err != nil {
@@ -61,7 +68,7 @@ func makeGroup(dir, hash string, c cells) (err error) {
 			_ = os.RemoveAll(temp)
 		}
 	}()
-	for _, name := range []string{doneArray, failuresArray} {
+	for _, name := range names {
 		if err := makeArray(temp, name, c); err != nil {
 			return err
 		}
@@ -182,7 +189,7 @@ func readMetadata(path string) ([]byte, error) {
 	return data, err
 }
 
-// open checks an array and opens its chunk. An array failures that is not there at all has no history: it is made,
+// open checks an array and opens its chunk. An array other than done that is not there at all has no history: it is made,
 // unless the group is only read. An array done that is not there is refused: every group has one.
 func (a *arrayFile) open(group, name string, c cells) error {
 	dir := filepath.Join(group, name)

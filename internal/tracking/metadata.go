@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"example.org/daisy/geom"
@@ -27,26 +28,35 @@ func arrayJSON(shape geom.Coordinate, dataType string) []byte {
 		Name          string `json:"name"`
 	}
 	return indent(struct {
-		Attributes       struct{} `json:"attributes"`
-		ChunkGrid        named    `json:"chunk_grid"`
-		ChunkKeyEncoding named    `json:"chunk_key_encoding"`
-		Codecs           []named  `json:"codecs"`
-		DataType         string   `json:"data_type"`
-		FillValue        int      `json:"fill_value"`
-		NodeType         string   `json:"node_type"`
-		Shape            []int64  `json:"shape"`
-		Transformers     []string `json:"storage_transformers"`
-		Format           int      `json:"zarr_format"`
+		Attributes       struct{}        `json:"attributes"`
+		ChunkGrid        named           `json:"chunk_grid"`
+		ChunkKeyEncoding named           `json:"chunk_key_encoding"`
+		Codecs           []named         `json:"codecs"`
+		DataType         string          `json:"data_type"`
+		FillValue        json.RawMessage `json:"fill_value"`
+		NodeType         string          `json:"node_type"`
+		Shape            []int64         `json:"shape"`
+		Transformers     []string        `json:"storage_transformers"`
+		Format           int             `json:"zarr_format"`
 	}{
 		ChunkGrid:        named{map[string]any{"chunk_shape": shape.Slice()}, "regular"},
 		ChunkKeyEncoding: named{map[string]any{"separator": "/"}, "default"},
 		Codecs:           []named{{map[string]any{"endian": "little"}, "bytes"}},
 		DataType:         dataType,
+		FillValue:        json.RawMessage(zeros(dataType)[0]),
 		NodeType:         "array",
 		Shape:            shape.Slice(),
 		Transformers:     []string{},
 		Format:           3,
 	})
+}
+
+// zeros are the ways to write a fill value of zero: first that of daisy.
+func zeros(dataType string) []string {
+	if dataType == "float32" {
+		return []string{"0.0", "0"}
+	}
+	return []string{"0"}
 }
 
 func indent(v any) []byte {
@@ -115,7 +125,7 @@ func checkArray(data []byte, shape geom.Coordinate, dataType string) error {
 	if got := string(meta.DataType); got != `"`+dataType+`"` {
 		return fmt.Errorf("its data type is %s, and %q is needed", or(got, "missing"), dataType)
 	}
-	if got := string(meta.FillValue); got != "0" {
+	if got := string(meta.FillValue); !slices.Contains(zeros(dataType), got) {
 		return fmt.Errorf("its fill value is %s, and 0 is needed", or(got, "missing"))
 	}
 	var chunk []int64

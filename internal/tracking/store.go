@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -24,10 +25,12 @@ type Store struct {
 	lock  *groupLock
 
 	done, failures arrayFile
+	resources      []arrayFile // in the order of resourceArrays; nil without resource tracking
 
 	mu              sync.Mutex // guards what is pending; never held over I/O
 	pendingDone     []int64    // cells
 	pendingFailures map[int64]failureChange
+	pendingUse      map[int64]Resources
 
 	flushing sync.Mutex // one Flush at a time; guards changed
 	changed  bool       // since the last Sync
@@ -48,19 +51,25 @@ func Open(dir string, g *geom.Grid, options ...Option) (*Store, error) {
 	for _, option := range options {
 		option(&o)
 	}
-	return open(dir, g, o.run, flock)
+	return open(dir, g, o, flock)
 }
 
 // Option changes how Open opens a group.
 type Option func(*settings)
 
-type settings struct{ run string }
+type settings struct {
+	run       string
+	resources bool
+}
 
 // ForRun names the run that opens the group. Where the file system has no
 // flock, a lock that an earlier life of this run left behind is then taken over.
 func ForRun(id string) Option { return func(s *settings) { s.run = id } }
 
-func open(dir string, g *geom.Grid, run string, flock func(*os.File) error) (*Store, error) {
+// WithResources has the group keep what blocks use. Its arrays are made where they are missing.
+func WithResources() Option { return func(s *settings) { s.resources = true } }
+
+func open(dir string, g *geom.Grid, o settings, flock func(*os.File) error) (*Store, error) {
 	s, err := newStore(dir, g)
 	if err != nil {
 		return nil, err
@@ -68,7 +77,10 @@ func open(dir string, g *geom.Grid, run string, flock func(*os.File) error) (*St
 	if err := os.MkdirAll(filepath.Dir(s.dir), 0o777); err != nil {
 		return nil, explain("make the folder", filepath.Dir(s.dir), err)
 	}
-	if s.lock, err = lockGroup(s.dir, run, flock); err != nil {
+	if o.resources {
+		s.resources = make([]arrayFile, len(resourceArrays))
+	}
+	if s.lock, err = lockGroup(s.dir, o.run, flock); err != nil {
 		return nil, err
 	}
 	if err := s.makeAndOpen(Hash(g)); err != nil {
@@ -112,7 +124,7 @@ func newStore(dir string, g *geom.Grid) (*Store, error) {
 	if err != nil || c.count > math.MaxInt64/4 {
 		return nil, fmt.Errorf("tracking %s: an array of %v cells is too large for a file: make the blocks larger, or leave tracking out", dir, g.TrackingShape())
 	}
-	return &Store{dir: dir, cells: c, pendingFailures: map[int64]failureChange{}}, nil
+	return &Store{dir: dir, cells: c, pendingFailures: map[int64]failureChange{}, pendingUse: map[int64]Resources{}}, nil
 }
 
 func (s *Store) makeAndOpen(hash string) error {
@@ -121,7 +133,7 @@ func (s *Store) makeAndOpen(hash string) error {
 		return err
 	}
 	if fresh {
-		if err := makeGroup(s.dir, hash, s.cells); err != nil {
+		if err := makeGroup(s.dir, hash, s.cells, s.names()); err != nil {
 			return err
 		}
 	}
@@ -136,10 +148,38 @@ func (s *Store) openArrays(hash string) error {
 	if err := s.done.open(s.dir, doneArray, s.cells); err != nil {
 		return err
 	}
-	return s.failures.open(s.dir, failuresArray, s.cells)
+	if err := s.failures.open(s.dir, failuresArray, s.cells); err != nil {
+		return err
+	}
+	for i := range s.resources {
+		if err := s.resources[i].open(s.dir, resourceArrays[i], s.cells); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (s *Store) closeArrays() error { return errors.Join(s.done.close(), s.failures.close()) }
+// names are the arrays that it keeps.
+func (s *Store) names() []string {
+	return append([]string{doneArray, failuresArray}, resourceArrays[:len(s.resources)]...)
+}
+
+// all are their files.
+func (s *Store) all() []*arrayFile {
+	list := []*arrayFile{&s.done, &s.failures}
+	for i := range s.resources {
+		list = append(list, &s.resources[i])
+	}
+	return list
+}
+
+func (s *Store) closeArrays() error {
+	var errs []error
+	for _, a := range s.all() {
+		errs = append(errs, a.close())
+	}
+	return errors.Join(errs...)
+}
 
 // Done gives the blocks that are done as a bitmap by flat block index: block b
 // is bit b%64 of word b/64. It reads the file; marks that were not flushed are not in it.
@@ -232,29 +272,40 @@ func (s *Store) Flush() error {
 	s.flushing.Lock()
 	defer s.flushing.Unlock()
 	s.mu.Lock()
-	done, failures := s.pendingDone, s.pendingFailures
-	s.pendingDone, s.pendingFailures = nil, map[int64]failureChange{}
+	done, failures, use := s.pendingDone, s.pendingFailures, s.pendingUse
+	s.pendingDone, s.pendingFailures, s.pendingUse = nil, map[int64]failureChange{}, map[int64]Resources{}
 	s.mu.Unlock()
 	slices.Sort(done)
 	done = slices.Compact(done)
+	if len(use) > 0 { // before the marks, so that whatever is done has its values
+		if err := s.flushUse(use); err != nil {
+			s.putBack(done, failures, use)
+			return err
+		}
+	}
 	if len(done) > 0 {
 		if err := s.flushDone(done); err != nil {
-			s.putBack(done, failures)
+			s.putBack(done, failures, nil)
 			return err
 		}
 	}
 	if len(failures) > 0 {
 		if err := s.flushFailures(failures); err != nil {
-			s.putBack(nil, failures)
+			s.putBack(nil, failures, nil)
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) putBack(done []int64, failures map[int64]failureChange) {
+func (s *Store) putBack(done []int64, failures map[int64]failureChange, use map[int64]Resources) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for cell, first := range use {
+		if _, later := s.pendingUse[cell]; !later {
+			s.pendingUse[cell] = first
+		}
+	}
 	s.pendingDone = append(done, s.pendingDone...)
 	for cell, later := range s.pendingFailures {
 		if first, ok := failures[cell]; ok && !later.set {
@@ -316,6 +367,30 @@ func (s *Store) flushFailures(changes map[int64]failureChange) error {
 	})
 }
 
+// flushUse may write a value twice after an error.
+func (s *Store) flushUse(use map[int64]Resources) error {
+	cells := slices.Sorted(maps.Keys(use))
+	for i := range s.resources {
+		a := &s.resources[i]
+		if err := a.make(); err != nil {
+			return err
+		}
+		s.changed = true
+		size := arrays[resourceArrays[i]].cell
+		err := eachRun(cells, func(first, n int64) error {
+			b := make([]byte, 0, size*n)
+			for cell := first; cell < first+n; cell++ {
+				b = use[cell].append(b, i)
+			}
+			return a.writeAt(b, size*first)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func addSaturating(a, b uint32) uint32 {
 	if a > math.MaxUint32-b {
 		return math.MaxUint32
@@ -346,7 +421,11 @@ func (s *Store) Dir() string { return s.dir }
 func (s *Store) Unwritten() int64 {
 	s.flushing.Lock()
 	defer s.flushing.Unlock()
-	return s.done.unwritten() + s.failures.unwritten()
+	var n int64
+	for _, a := range s.all() {
+		n += a.unwritten()
+	}
+	return n
 }
 
 // Sync flushes, then makes what was written durable.
@@ -359,11 +438,10 @@ func (s *Store) Sync() error {
 	if !s.changed {
 		return nil
 	}
-	if err := s.done.sync(); err != nil {
-		return err
-	}
-	if err := s.failures.sync(); err != nil {
-		return err
+	for _, a := range s.all() {
+		if err := a.sync(); err != nil {
+			return err
+		}
 	}
 	s.changed = false
 	return nil

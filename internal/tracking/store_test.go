@@ -187,11 +187,11 @@ func TestTwoRunsDoNotWriteOneGroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := mustGrid(t, lineSpec(50, 10, 0, 0))
 			dir := filepath.Join(t.TempDir(), "f")
-			s, err := open(dir, g, "", lock)
+			s, err := open(dir, g, settings{}, lock)
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = open(dir, g, "", lock)
+			_, err = open(dir, g, settings{}, lock)
 			var locked *LockedError
 			host, _ := os.Hostname()
 			if !errors.As(err, &locked) || locked.PID != os.Getpid() || locked.Host != host {
@@ -202,7 +202,7 @@ func TestTwoRunsDoNotWriteOneGroup(t *testing.T) {
 				t.Errorf("message: %v", err)
 			}
 			mustClose(t, s)
-			if s, err = open(dir, g, "", lock); err != nil {
+			if s, err = open(dir, g, settings{}, lock); err != nil {
 				t.Fatalf("after Close: %v", err)
 			}
 			mustClose(t, s)
@@ -237,7 +237,7 @@ func TestWithoutFlockALockThatACrashLeftIsTakenOver(t *testing.T) {
 			if err := os.WriteFile(lockPath(dir)+".held", []byte(c.left), 0o666); err != nil {
 				t.Fatal(err)
 			}
-			s, err := open(dir, g, c.run, noFlock)
+			s, err := open(dir, g, settings{run: c.run}, noFlock)
 			var locked *LockedError
 			switch {
 			case c.free && err != nil:
@@ -342,7 +342,7 @@ func TestMarksThatComeDuringAFlushThatFailsFollowThoseOfTheFlush(t *testing.T) {
 		c.later(int64(b))
 	}
 	s.MarkDone(1)
-	s.putBack(done, failures)
+	s.putBack(done, failures, nil)
 	mustClose(t, s)
 	after := snapshot(t, dir)
 	if diff := cmp.Diff([]byte{1, 1, 0, 0, 0, 0}, after["done/c/0"]); diff != "" {

@@ -191,6 +191,10 @@ func AppendRelease(dst []byte, m Release) []byte {
 	dst = appendInt(dst, m.PeakRSSBytes)
 	dst = appendString(dst, cut(m.Message, MaxText))
 	dst = appendString(dst, cut(m.Tail, MaxText))
+	if m.ReadBytes != 0 || m.WrittenBytes != 0 {
+		dst = appendInt(dst, m.ReadBytes)
+		dst = appendInt(dst, m.WrittenBytes)
+	}
 	return end(dst, at)
 }
 
@@ -201,6 +205,12 @@ func DecodeRelease(payload []byte) (Release, error) {
 		Seq: d.uint(), Epoch: d.uint(), Lease: d.uint(), Outcome: Outcome(d.byte(byte(Recalled), "the outcome")),
 		WallNanos: d.int(), CPUNanos: d.int(), PeakRSSBytes: d.int(),
 		Message: d.string(), Tail: d.string(),
+	}
+	if len(d.rest) > 0 {
+		m.ReadBytes, m.WrittenBytes = d.int(), d.int()
+		if d.err == nil && m.ReadBytes == 0 && m.WrittenBytes == 0 {
+			d.fail("what is not known is said")
+		}
 	}
 	return m, d.end()
 }

@@ -133,6 +133,9 @@ type Release struct {
 	PeakRSSBytes int64
 	Message      string
 	Tail         string
+	// ReadBytes and WrittenBytes are sent by workers of a task with resource tracking only, which a coordinator that does not know
+	// them never asks for.
+	ReadBytes, WrittenBytes int64
 }
 
 // Leaving says that the worker leaves once it has released all that it holds. It acquires nothing more.

@@ -73,6 +73,19 @@ func TestTheBytesOfEachMessageStayAsTheyAre(t *testing.T) {
 	}
 }
 
+func TestAReleaseSaysWhatWasReadAndWrittenWhereThatIsKnown(t *testing.T) {
+	without := AppendRelease(nil, Release{Seq: 5, Epoch: 1, Lease: 2, WallNanos: 64})
+	with := AppendRelease(nil, Release{Seq: 5, Epoch: 1, Lease: 2, WallNanos: 64, WrittenBytes: 3})
+	if got, want := hex.EncodeToString(with[6:]), hex.EncodeToString(without[6:])+"0006"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, more := range [][]byte{{0}, {2}, {0, 0}, {2, 4, 0}} {
+		if m, err := DecodeRelease(append(bytes.Clone(without[6:]), more...)); err == nil {
+			t.Errorf("with %x behind it: accepted as %+v", more, m)
+		}
+	}
+}
+
 func TestKindsAreNumberedForGood(t *testing.T) {
 	got := []Kind{KindHello, KindAcquire, KindRelease, KindHeartbeat, KindLeaving, KindWelcome, KindBlocks, KindAcknowledged, KindRefused, KindRecall, KindReassign, KindDrain, KindStop, KindKillBlock}
 	want := []Kind{1, 2, 3, 4, 5, 32, 33, 34, 35, 36, 37, 38, 39, 40}
@@ -132,6 +145,7 @@ func TestAnyMessageComesBackAsItWas(t *testing.T) {
 		release := Release{
 			number.Draw(t, "seq"), number.Draw(t, "epoch"), number.Draw(t, "lease"), Outcome(rapid.IntRange(0, 7).Draw(t, "outcome")),
 			signed.Draw(t, "wall"), signed.Draw(t, "cpu"), signed.Draw(t, "rss"), text.Draw(t, "message"), text.Draw(t, "tail"),
+			signed.Draw(t, "read"), signed.Draw(t, "written"),
 		}
 		gotRelease, err := DecodeRelease(AppendRelease(nil, release)[6:])
 		if err != nil || gotRelease != release {

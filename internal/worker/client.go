@@ -272,6 +272,7 @@ func (c *Client) releaseLocked(b Block, r Result) {
 	m := wire.Release{
 		Seq: c.seq, Epoch: b.Epoch, Lease: b.Lease, Outcome: r.Outcome,
 		WallNanos: int64(r.Wall), CPUNanos: int64(r.CPU), PeakRSSBytes: r.PeakRSSBytes, Message: r.Message, Tail: r.Tail,
+		ReadBytes: r.IO.ReadBytes, WrittenBytes: r.IO.WrittenBytes,
 	}
 	c.unacked = append(c.unacked, undelivered{m, b})
 	if c.link != nil {

@@ -27,7 +27,7 @@ func (s *slot) command(ctx context.Context, b *Block) Result {
 	if !ours || !ended.killed {
 		r = s.judge(ended.Result)
 	}
-	r.CPU, r.PeakRSSBytes = ended.CPU, ended.PeakRSSBytes
+	r.CPU, r.PeakRSSBytes, r.IO = ended.CPU, ended.PeakRSSBytes, ended.IO
 	return r
 }
 
@@ -49,9 +49,14 @@ func (s *slot) runProcess(ctx context.Context, b *Block, argv []string) (ended, 
 		Argv: argv, Env: blockEnvironment(s.env, &values), Dir: b.Task.Spec.Dir,
 		Input: append(b.appendJSON(nil), '\n'), Stdout: s.out.file, Stderr: s.out.file,
 		Markers: []string{"DAISY_RUN_ID=" + s.at.runID, "DAISY_LEASE=" + b.LeaseText()},
+		CountIO: b.Task.Spec.ResourceTracking,
 	})
 	if err != nil {
 		return ended{}, err
+	}
+	var meter *process.Meter
+	if b.Task.Spec.ResourceTracking {
+		meter = p.Meter()
 	}
 	finished := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -59,6 +64,9 @@ func (s *slot) runProcess(ctx context.Context, b *Block, argv []string) (ended, 
 		s.crew.kill(p, context.Cause(ctx))
 	})
 	result := p.Wait()
+	if meter != nil {
+		result.PeakRSSBytes = max(result.PeakRSSBytes, meter.Stop())
+	}
 	e := ended{Result: result, killed: !stop()}
 	if e.killed {
 		<-finished
@@ -147,6 +155,6 @@ func (s *slot) check(ctx context.Context, b *Block) (r Result, isEnded bool) {
 		r = s.judge(e.Result)
 		r.Message = fmt.Sprintf("check: %s (0 means that the block is done, 1 that it is to run)", r.Message)
 	}
-	r.CPU, r.PeakRSSBytes = e.CPU, e.PeakRSSBytes
+	r.CPU, r.PeakRSSBytes, r.IO = e.CPU, e.PeakRSSBytes, e.IO
 	return r, true
 }

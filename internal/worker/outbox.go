@@ -34,7 +34,7 @@ func (c *Client) leaveInOutbox() error {
 			Version: api.UndeliveredVersion, RunID: c.runID, Worker: c.worker, Nonce: c.nonce,
 			Seq: u.Seq, Epoch: u.Epoch, Lease: u.Lease,
 			Task: u.block.Task.Spec.ID, Block: u.block.Flat, Attempt: u.block.Attempt, Outcome: u.Outcome.String(),
-			WallNanos: u.WallNanos, CPUNanos: u.CPUNanos, PeakRSSBytes: u.PeakRSSBytes, Message: u.Message, Tail: u.Tail,
+			WallNanos: u.WallNanos, CPUNanos: u.CPUNanos, PeakRSSBytes: u.PeakRSSBytes, ReadBytes: u.ReadBytes, WrittenBytes: u.WrittenBytes, Message: u.Message, Tail: u.Tail,
 		})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("the result of block %s (%v) could not be delivered, nor kept: %w", u.block.Label(), u.Outcome, err))

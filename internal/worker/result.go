@@ -3,6 +3,7 @@ package worker
 import (
 	"time"
 
+	"example.org/daisy/internal/process"
 	"example.org/daisy/internal/wire"
 )
 
@@ -14,4 +15,6 @@ type Result struct {
 	// Wall is from the block's start to its end, CPU user and system time of its processes; zero = not measured.
 	Wall, CPU    time.Duration
 	PeakRSSBytes int64
+	// IO is what they read and wrote, only of a task with resource tracking.
+	IO process.IO
 }

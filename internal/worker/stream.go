@@ -35,6 +35,7 @@ type streamProcess struct {
 	quit    chan struct{}
 	owned   sync.WaitGroup
 	cpu     time.Duration // measured at the end of the block before
+	io      process.IO    // likewise, with resource tracking
 	name    string        // "stream process", for messages
 	preface []byte        // stands before the first block
 
@@ -111,10 +112,21 @@ func (s *slot) serveStream(ctx context.Context, b *Block) (Result, afterwards) {
 	}
 	p := s.stream
 	p.ResetPeak()
+	var meter *process.Meter
+	if b.Task.Spec.ResourceTracking {
+		meter = p.Meter()
+	}
 	r, after := s.exchange(ctx, b, p)
 	if use, alive := p.Live(); alive {
 		r.CPU, r.PeakRSSBytes = max(use.CPU-p.cpu, 0), use.PeakRSSBytes
 		p.cpu = use.CPU
+	}
+	ioBefore := p.io
+	if meter != nil {
+		r.PeakRSSBytes = max(r.PeakRSSBytes, meter.Stop())
+		if io, alive := p.LiveIO(); alive {
+			r.IO, p.io = io.Since(p.io), io
+		}
 	}
 	if after != reuse {
 		before := p.cpu
@@ -123,6 +135,8 @@ func (s *slot) serveStream(ctx context.Context, b *Block) (Result, afterwards) {
 			r.CPU = end.CPU - before
 		}
 		r.PeakRSSBytes = max(r.PeakRSSBytes, end.PeakRSSBytes)
+		io := end.IO.Since(ioBefore) // without children that lived on
+		r.IO = process.IO{ReadBytes: max(r.IO.ReadBytes, io.ReadBytes), WrittenBytes: max(r.IO.WrittenBytes, io.WrittenBytes)}
 	}
 	return r, after
 }
@@ -261,6 +275,7 @@ func (s *slot) startStream(b *Block) (*streamProcess, error) {
 	started, err := s.crew.spawner.Start(process.Config{
 		Argv: argv, Env: env, Dir: b.Task.Spec.Dir, Stdin: unread, Stdout: s.out.file, Stderr: s.out.file, ExtraFiles: []*os.File{write},
 		Markers: []string{"DAISY_RUN_ID=" + s.at.runID, "DAISY_WORKER_ID=" + s.at.workerID, fmt.Sprintf("DAISY_SLOT=%d", s.number)},
+		CountIO: b.Task.Spec.ResourceTracking,
 	})
 	if err != nil {
 		unread.Close()
