@@ -375,3 +375,49 @@ func TestStatIsReadBehindTheLastParenthesis(t *testing.T) {
 		t.Errorf("%+v, %v, want %+v", got, ok, want)
 	}
 }
+
+func TestWhatAProcessAndItsChildrenReadAndWroteIsCounted(t *testing.T) {
+	spawner, err := NewSpawner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer spawner.Close(context.Background())
+	for _, counted := range []bool{true, false} {
+		p, err := spawner.Start(Config{Argv: []string{"/bin/sh", "-c", "head -c 300000 /dev/zero | cat > /dev/null"}, Env: os.Environ(), CountIO: counted})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := p.Wait()
+		const each, programs = 600000, 100000 // what both read, and write; what starting programs adds
+		switch {
+		case !r.Success():
+			t.Error(r)
+		case !counted && r.IO != IO{}:
+			t.Errorf("counted %+v though nobody asked", r.IO)
+		case counted && (r.IO.ReadBytes < each || r.IO.ReadBytes > each+programs || r.IO.WrittenBytes < each || r.IO.WrittenBytes > each+programs):
+			t.Errorf("got %+v, want %d of both", r.IO, each)
+		}
+		if _, alive := p.LiveIO(); alive {
+			t.Error("a process that has ended still reads and writes")
+		}
+	}
+}
+
+func TestAMeterAddsUpTheMemoryOfATree(t *testing.T) {
+	s := newStage(t)
+	p := s.start(s.config("tree"))
+	for range 3 {
+		s.next()
+	}
+	largest, _ := p.Live()
+	if peak := p.Meter().Stop(); peak < largest.PeakRSSBytes*3/2 {
+		t.Errorf("processes alike have %d bytes together, one of them %d", peak, largest.PeakRSSBytes)
+	}
+	if err := p.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.Wait()
+	if peak := p.Meter().Stop(); peak != 0 {
+		t.Errorf("a process that has ended has %d bytes", peak)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -96,10 +97,11 @@ class Steps:
 `
 			task := pythonTask(t, reference, map[string]string{file: body})
 			task.Env = append(task.Env, "MINE=yes")
+			task.ResourceTracking = true
 			c, cfg := overTCP(t, task)
 			w := start(t, cfg)
 			s := c.next()
-			if r := runBlock(s); r.Outcome != wire.Success || r.CPUNanos <= 0 || r.PeakRSSBytes <= 0 {
+			if r := runBlock(s); r.Outcome != wire.Success || r.CPUNanos <= 0 || r.PeakRSSBytes <= 0 || runtime.GOOS == "linux" && (r.ReadBytes <= 0 || r.WrittenBytes <= 0) {
 				t.Errorf("got %v %q %q", r.Outcome, r.Message, r.Tail)
 			}
 			s.grant(s.acquire().Request, 8)
