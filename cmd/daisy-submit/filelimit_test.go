@@ -70,3 +70,12 @@ func TestAJobThatNeedsMoreOpenFilesThanAllowedIsRefused(t *testing.T) {
 		t.Errorf("one block at a time: %v", err)
 	}
 }
+
+func TestKeepingWhatBlocksUseTakesOpenFilesWhereThereIsTracking(t *testing.T) {
+	for run, need := range map[string]string{"tracking = \"t\"": "needs 163 open files", "": "needs 156 open files"} {
+		j := jobOf(t, "resources = { cpu = 40 }\n"+run, "resource_tracking = true")
+		if err := checkFileLimit(j, j.Budget(machine()), 100); err == nil || !strings.Contains(err.Error(), need) {
+			t.Errorf("%q: there is no %q in: %v", run, need, err)
+		}
+	}
+}

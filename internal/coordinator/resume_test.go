@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -271,5 +272,58 @@ func TestAResultInTheOutboxCountsForItsWorkerEvenIfNobodyWroteDownThatItHadJoine
 				}
 			}
 		})
+	}
+}
+
+func TestWhatBlocksHaveUsedIsBroughtUpToTheJournalAndTheOutbox(t *testing.T) {
+	second := func(block int64, o scheduler.Outcome, read int64) engine.Record {
+		r := ended(block, o)
+		r.Use = engine.Use{WallNanos: 1e9, CPUNanos: 5e8, PeakRSSBytes: 4096, ReadBytes: read, WrittenBytes: 1}
+		return r
+	}
+	r := newPastRun(t, 5, nil, joined,
+		second(0, scheduler.Failed, 9), second(0, scheduler.Success, 10), second(0, scheduler.Success, 11), // two lives have known of it
+		second(1, scheduler.Skipped, 12), second(3, scheduler.Success, 13), second(4, scheduler.Lost, 14))
+	r.job.Tasks[0].ResourceTracking = true
+	data, err := json.Marshal(api.Undelivered{
+		Version: api.UndeliveredVersion, RunID: r.dir.RunID(), Worker: "1.0", Nonce: 7, Seq: 1, Epoch: 1, Lease: 3, Task: "a", Block: 2, Attempt: 1,
+		Outcome: "success", WallNanos: 5e9, PeakRSSBytes: 8192, CPUNanos: 1e9, ReadBytes: 15, WrittenBytes: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.dir.OutboxDir(), "1.0-7-1.json"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Config{Job: r.job, RunDir: r.dir, Resume: true, Unlimited: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wantCells("io_read_bytes", []uint64{10, 0, 15, 13, 0})
+	r.wantCells("wall_seconds", []float32{1, 0, 5, 1, 0})
+	c.Stop(engine.StopNow, "enough")
+	result, err := c.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := result.Stats.Tasks[0]
+	if a.IOReadBytes == nil || a.IOWriteBytes == nil || *a.IOReadBytes != 9+10+12+13+14+15 || *a.IOWriteBytes != 5+2 {
+		t.Errorf("the statistics have %v bytes read, %v written", a.IOReadBytes, a.IOWriteBytes)
+	}
+}
+
+// wantCells checks an array of the group; want is a slice of its type.
+func (r *pastRun) wantCells(array string, want any) {
+	r.t.Helper()
+	data, err := os.ReadFile(filepath.Join(r.job.Tracking, "a", array, "c", "0"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	bytes, err := binary.Append(nil, binary.LittleEndian, want)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if !cmp.Equal(bytes, data) {
+		r.t.Errorf("%s: got %x, want %v = %x", array, data, want, bytes)
 	}
 }

@@ -238,3 +238,18 @@ func BenchmarkEnded(b *testing.B) {
 		r.Ended(a)
 	}
 }
+
+func TestWhatAllAttemptsReadAndWroteIsAddedUp(t *testing.T) {
+	r := one()
+	r.Ended(success(0, time.Second))
+	if s := statsOf(r, scheduler.Tally{}); s.IOReadBytes != nil || s.IOWriteBytes != nil {
+		t.Errorf("not measured, and there are %v and %v bytes", s.IOReadBytes, s.IOWriteBytes)
+	}
+	a := success(0, time.Second)
+	a.ReadBytes = 3
+	r.Ended(a)
+	r.Ended(Attempt{Outcome: scheduler.TimedOut, Verdict: scheduler.Retry, ReadBytes: 4, WrittenBytes: -1})
+	if s := statsOf(r, scheduler.Tally{}); s.IOReadBytes == nil || *s.IOReadBytes != 7 || s.IOWriteBytes == nil || *s.IOWriteBytes != 0 {
+		t.Errorf("%v and %v bytes, want 7 and 0", s.IOReadBytes, s.IOWriteBytes)
+	}
+}
