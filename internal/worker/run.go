@@ -29,6 +29,7 @@ type crew struct {
 	log     *blockLog
 	client  *Client
 	spawner *process.Spawner
+	memory  *process.MemoryKills
 
 	// stopping is closed when the worker itself is being ended, by a signal or by the coordinator.
 	stopping chan struct{}
@@ -150,6 +151,7 @@ func (c *crew) work(ctx context.Context) error {
 	if c.spawner != nil {
 		ending, cancel := context.WithTimeout(context.Background(), longestKillGrace)
 		err = errors.Join(err, c.spawner.Close(ending))
+		c.memory.Close()
 		cancel()
 	}
 	if err != nil {
@@ -204,7 +206,7 @@ func (c *crew) prepare(task *Task) error {
 	if err != nil {
 		return &ExitError{Status: StatusCannotStart, Err: err}
 	}
-	c.spawner = spawner
+	c.spawner, c.memory = spawner, process.OpenMemoryKills("/")
 	return nil
 }
 

@@ -36,6 +36,8 @@ type slot struct {
 	found  map[string]string // programs by name
 	stream *streamProcess    // nil while none runs
 
+	memoryKills int64 // in this worker's cgroup before the block
+
 	writtenOff bool // a function holds it and does not let go
 }
 
@@ -89,6 +91,7 @@ func (s *slot) measured(ctx context.Context, b *Block) (Result, string) {
 		}
 	}
 	s.out.begin(b.Label())
+	s.memoryKills = s.crew.memory.Count()
 	r := s.run(ctx, b)
 	return r, s.out.end()
 }
@@ -162,7 +165,29 @@ func (s *slot) judge(r process.Result) Result {
 	if s.crew.isStopping() {
 		return Result{Outcome: wire.Returned, Message: r.String() + ", while the worker was being stopped"}
 	}
+	if r.Signal == syscall.SIGKILL || r.Exit == 128+int(syscall.SIGKILL) {
+		if why := s.outOfMemory(r); why != "" {
+			return Result{Outcome: wire.OutOfMemory, Message: r.String() + ": " + why}
+		}
+	}
 	return Result{Outcome: wire.Failed, Message: r.String()}
+}
+
+// outOfMemory says why a process that was killed, and not by us, was killed for lack of memory; "" if nothing speaks for that. The
+// system tells nobody whom it killed: where it does not even count, there is only a guess.
+func (s *slot) outOfMemory(r process.Result) string {
+	if s.crew.memory.Count() > s.memoryKills {
+		return "out of memory: meanwhile the system has killed a process in this worker's cgroup for lack of memory"
+	}
+	limit, name := s.task.Spec.MemoryBytes, "requires.memory is"
+	if has := process.ThisMachine().MemoryBytes; has > 0 && (limit == 0 || has < limit) {
+		limit, name = has, "the machine has"
+	}
+	// What this worker has itself counts into what is measured of a child.
+	if limit == 0 || r.PeakRSSBytes < limit-limit/10 || r.PeakRSSBytes <= process.Self().PeakRSSBytes {
+		return ""
+	}
+	return fmt.Sprintf("probably out of memory, which is a guess: nobody here killed it, it had %s in memory, and %s %s", units.Size(r.PeakRSSBytes), name, units.Size(limit))
 }
 
 // endedFromOutside: by a signal with which batch systems end jobs, which may be on its way to the worker too; or by the exit

@@ -2,8 +2,15 @@ package worker
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/process"
 	"example.org/daisy/internal/wire"
 )
 
@@ -76,4 +83,52 @@ func TestOfAFunctionOnlyTheTimeIsKnown(t *testing.T) {
 	s.acquire()
 	s.drain()
 	w.status()
+}
+
+func TestAProcessThatIsKilledWithItsMemoryNearTheLimitIsProbablyOutOfMemory(t *testing.T) {
+	for limit, want := range map[int64]wire.Outcome{200e6: wire.OutOfMemory, 400e6: wire.Failed} {
+		task := testTask("command", "sh", "-c", "head -c 200000000 /dev/zero | tail -c 200000000 > /dev/null; kill -9 $$")
+		task.MemoryBytes = limit
+		c, cfg := overTCP(t, task)
+		w := start(t, cfg)
+		s := c.next()
+		r := runBlock(s)
+		if r.Outcome != want || !strings.HasPrefix(r.Message, "signal 9 (killed)") || strings.Contains(r.Message, "which is a guess") != (want == wire.OutOfMemory) {
+			t.Errorf("requires.memory %d: got %v %q, want %v", limit, r.Outcome, r.Message, want)
+		}
+		s.acquire()
+		s.drain()
+		w.status()
+	}
+}
+
+func TestAProcessThatIsKilledWhileTheSystemKillsForLackOfMemoryIsOutOfMemory(t *testing.T) {
+	root := t.TempDir()
+	events := filepath.Join(root, "sys/fs/cgroup/memory.events")
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(root, "proc/self/cgroup"), "0::/\n")
+	write(events, "oom_kill 3\n")
+	memory := process.OpenMemoryKills(root)
+	defer memory.Close()
+	killed, shell, failed := process.Result{Exit: -1, Signal: syscall.SIGKILL}, process.Result{Exit: 137}, process.Result{Exit: 1}
+	for _, c := range []struct {
+		before int64
+		end    process.Result
+		want   wire.Outcome
+	}{{3, killed, wire.Failed}, {2, killed, wire.OutOfMemory}, {2, shell, wire.OutOfMemory}, {2, failed, wire.Failed}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &slot{crew: &crew{memory: memory, stopping: make(chan struct{})}, task: &Task{Spec: api.TaskSpec{}}, memoryKills: c.before}
+			if r := s.judge(c.end); r.Outcome != c.want || strings.Contains(r.Message, "for lack of memory") != (c.want == wire.OutOfMemory) {
+				t.Errorf("%v with %d kills before: got %v %q, want %v", c.end, c.before, r.Outcome, r.Message, c.want)
+			}
+		})
+	}
 }
