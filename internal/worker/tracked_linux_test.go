@@ -132,3 +132,30 @@ func TestAProcessThatIsKilledWhileTheSystemKillsForLackOfMemoryIsOutOfMemory(t *
 		})
 	}
 }
+
+func TestNoProcessOfABlockGetsMoreMemoryThanIsEnforced(t *testing.T) {
+	// The shell says its limit, and one of its child; both are in KiB.
+	const say = `ulimit -v; ulimit -H -v; sh -c "ulimit -v"`
+	for name, c := range map[string]struct {
+		runner string
+		argv   []string
+	}{
+		"command": {"command", []string{"sh", "-c", say + "; exit 1"}},
+		"stream":  {"stream", []string{"sh", "-c", "read line; " + say + "; exit 1"}},
+	} {
+		for _, enforced := range []bool{true, false} {
+			task := testTask(c.runner, c.argv...)
+			task.EnforceMemory, task.MemoryBytes = enforced, 3<<30
+			coordinator, cfg := overTCP(t, task)
+			w := start(t, cfg)
+			s := coordinator.next()
+			want := "3145728\n3145728\n3145728"
+			if r := runBlock(s); r.Outcome != wire.Failed || (r.Tail == want) != enforced {
+				t.Errorf("%s, enforced %v: got %v %q %q, want the limits %q", name, enforced, r.Outcome, r.Message, r.Tail, want)
+			}
+			s.acquire()
+			s.drain()
+			w.status()
+		}
+	}
+}
