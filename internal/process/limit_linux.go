@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitMemory gives a process that has just been started, and whatever it may have started since, so much address space. The process
+// LimitMemory gives a process that has just been started, and whatever it may have started since, so much address space. The process
 // comes first: what it starts from then on has the limit from the start.
-func limitMemory(pid int, bytes int64) error {
+func LimitMemory(pid int, bytes int64) error {
 	seen := map[int]bool{}
 	for queue := []int{pid}; len(queue) > 0; queue = queue[1:] {
 		if seen[queue[0]] {

@@ -4,4 +4,5 @@ package process
 
 import "errors"
 
-func limitMemory(int, int64) error { return errors.New("memory can be limited on Linux only") }
+// LimitMemory is always an error on this system.
+func LimitMemory(int, int64) error { return errors.New("memory can be limited on Linux only") }

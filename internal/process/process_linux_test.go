@@ -429,10 +429,10 @@ func TestTheLimitOfMemoryReachesWhatHadBeenStartedBefore(t *testing.T) {
 	p := s.start(s.config("tree"))
 	pids := []int{p.PID(), s.next().PID, s.next().PID, s.next().PID}
 	const most = 1 << 40
-	if err := limitMemory(p.PID(), most); err != nil {
+	if err := LimitMemory(p.PID(), most); err != nil {
 		t.Fatal(err)
 	}
-	if err := limitMemory(p.PID(), 2*most); err != nil { // never raised
+	if err := LimitMemory(p.PID(), 2*most); err != nil { // never raised
 		t.Fatal(err)
 	}
 	for _, pid := range pids {

@@ -102,7 +102,7 @@ func (s *Spawner) Start(c Config) (*Process, error) {
 	s.live[p] = struct{}{}
 	s.mu.Unlock()
 	if c.MemoryLimit > 0 {
-		if err := limitMemory(p.PID(), c.MemoryLimit); err != nil {
+		if err := LimitMemory(p.PID(), c.MemoryLimit); err != nil {
 			if p.input != nil {
 				p.input.Close()
 			}
