@@ -114,7 +114,10 @@ func TestResourcesOfAFlushThatFailsAreWrittenByTheNextUnlessThereAreNewer(t *tes
 		t.Fatal(err)
 	}
 	s.resources[3].file = file
+	use := s.pendingUse // as the next Flush takes them, which fails too
+	s.pendingUse = map[int64]Resources{}
 	s.SetResources(1, Resources{ReadBytes: 3})
+	s.putBack(nil, map[int64]failureChange{}, use)
 	mustClose(t, s)
 	got := snapshot(t, dir)
 	if diff := cmp.Diff(longs(1, 3, 0), got["io_read_bytes/c/0"]); diff != "" {
