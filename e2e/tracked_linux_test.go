@@ -49,19 +49,3 @@ func TestWhatEachBlockUsedIsKept(t *testing.T) {
 		t.Errorf("the statistics have %v bytes written, want %d", work.IOWriteBytes, all)
 	}
 }
-
-func TestEnforcedMemoryHoldsForABlockInARunAndInTheForeground(t *testing.T) {
-	t.Parallel()
-	dir, path := writeJob(t, job("resources = { cpu = 1, memory = \"2GiB\" }",
-		blocks("work", 2)+shell("ulimit -v > said{index}")+"requires = { memory = \"1GiB\" }\nenforce_memory = true"))
-	wantStatus(t, 0, dir, "run", path)
-	if err := os.Remove(dir + "/said1"); err != nil {
-		t.Fatal(err)
-	}
-	wantStatus(t, 0, dir, "run-block", path, "work", "1")
-	for _, file := range []string{"/said0", "/said1"} {
-		if got := readFile(t, dir+file); got != "1048576\n" {
-			t.Errorf("%s: the limit is %q KiB, want 1 GiB", file, got)
-		}
-	}
-}

@@ -190,9 +190,6 @@ func (c *checking) numbers(i int, t *Task) {
 	if t.Timeout < 0 {
 		c.task(i, "timeout", "%v is negative; \"0s\" is no timeout", t.Timeout)
 	}
-	if t.EnforceMemory && t.Requires.Get("memory") == 0 {
-		c.task(i, "enforce_memory", "there is no memory in requires; add it, such as requires = { memory = \"4GiB\" }")
-	}
 	if t.RetryBackoff < 0 {
 		c.task(i, "retry_backoff", "%v is negative; \"0s\" is no pause", t.RetryBackoff)
 	}

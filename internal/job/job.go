@@ -116,8 +116,6 @@ type Task struct {
 
 	// ResourceTracking keeps what each block used in the tracking group of the task.
 	ResourceTracking bool
-	// EnforceMemory gives no process of a block more address space than Requires says.
-	EnforceMemory bool
 
 	// ChunkRace: chunks of Output may be written by two blocks at once.
 	ChunkRace bool

@@ -41,9 +41,6 @@ type Config struct {
 
 	// CountIO has Result.IO filled in, which costs one read.
 	CountIO bool
-	// MemoryLimit is how much address space the process and each that it starts may have (RLIMIT_AS), in bytes; 0 = as much as this
-	// one. Linux; elsewhere it cannot be started then.
-	MemoryLimit int64
 }
 
 // check refuses what the system would cut short or misread.

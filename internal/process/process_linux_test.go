@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Everything here holds with and without adoption; a process that adopts cannot go back, so all tests run once more in another.
@@ -422,27 +420,4 @@ func TestAMeterAddsUpTheMemoryOfATree(t *testing.T) {
 	if peak := p.Meter().Stop(); peak != 0 {
 		t.Errorf("a process that has ended has %d bytes", peak)
 	}
-}
-
-func TestTheLimitOfMemoryReachesWhatHadBeenStartedBefore(t *testing.T) {
-	s := newStage(t)
-	p := s.start(s.config("tree"))
-	pids := []int{p.PID(), s.next().PID, s.next().PID, s.next().PID}
-	const most = 1 << 40
-	if err := LimitMemory(p.PID(), most); err != nil {
-		t.Fatal(err)
-	}
-	if err := LimitMemory(p.PID(), 2*most); err != nil { // never raised
-		t.Fatal(err)
-	}
-	for _, pid := range pids {
-		var got unix.Rlimit
-		if err := unix.Prlimit(pid, unix.RLIMIT_AS, nil, &got); err != nil || got.Cur != most || got.Max != most {
-			t.Errorf("process %d has %+v (%v)", pid, got, err)
-		}
-	}
-	if err := p.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p.Wait()
 }

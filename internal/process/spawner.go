@@ -101,16 +101,6 @@ func (s *Spawner) Start(c Config) (*Process, error) {
 	s.mu.Lock()
 	s.live[p] = struct{}{}
 	s.mu.Unlock()
-	if c.MemoryLimit > 0 {
-		if err := LimitMemory(p.PID(), c.MemoryLimit); err != nil {
-			if p.input != nil {
-				p.input.Close()
-			}
-			err = errors.Join(err, p.Kill(context.Background()))
-			p.Wait()
-			return nil, startError(&c, err)
-		}
-	}
 	if p.input != nil {
 		go feed(p.input, c.Input)
 	}

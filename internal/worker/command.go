@@ -49,7 +49,7 @@ func (s *slot) runProcess(ctx context.Context, b *Block, argv []string) (ended, 
 		Argv: argv, Env: blockEnvironment(s.env, &values), Dir: b.Task.Spec.Dir,
 		Input: append(b.appendJSON(nil), '\n'), Stdout: s.out.file, Stderr: s.out.file,
 		Markers: []string{"DAISY_RUN_ID=" + s.at.runID, "DAISY_LEASE=" + b.LeaseText()},
-		CountIO: b.Task.Spec.ResourceTracking, MemoryLimit: memoryLimit(b.Task),
+		CountIO: b.Task.Spec.ResourceTracking,
 	})
 	if err != nil {
 		return ended{}, err
@@ -73,14 +73,6 @@ func (s *slot) runProcess(ctx context.Context, b *Block, argv []string) (ended, 
 	}
 	s.endStrays(p)
 	return e, nil
-}
-
-// memoryLimit is that of a process of the task, 0 if there is none.
-func memoryLimit(t *Task) int64 {
-	if !t.Spec.EnforceMemory {
-		return 0
-	}
-	return t.Spec.MemoryBytes
 }
 
 // kill ends a process: SIGTERM to its group, and after a while SIGKILL to all that belongs to it.

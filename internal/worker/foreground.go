@@ -75,7 +75,7 @@ func (f Foreground) Run() (status int, text string, err error) {
 	if f.Stdin != nil {
 		cmd.Stdin = f.Stdin
 	}
-	ended, err := f.begin(cmd)
+	ended, err := begin(cmd)
 	if err != nil {
 		return 0, "", err
 	}
@@ -85,20 +85,12 @@ func (f Foreground) Run() (status int, text string, err error) {
 
 // begin starts the process; the function that it gives waits for its end. Ctrl-C goes from the terminal to the process itself,
 // which decides what it means; SIGTERM and SIGHUP are passed on.
-func (f Foreground) begin(cmd *exec.Cmd) (func() (int, string), error) {
+func begin(cmd *exec.Cmd) (func() (int, string), error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP)
 	if err := cmd.Start(); err != nil {
 		signal.Stop(signals)
 		return nil, err
-	}
-	if most := memoryLimit(&Task{Spec: f.Spec}); most > 0 {
-		if err := process.LimitMemory(cmd.Process.Pid, most); err != nil {
-			_ = cmd.Process.Kill() // whoever is gone needs none
-			_ = cmd.Wait()
-			signal.Stop(signals)
-			return nil, err
-		}
 	}
 	over, cancel := context.WithCancel(context.Background())
 	passed := make(chan struct{})
@@ -149,7 +141,7 @@ func (f Foreground) stream(cmd *exec.Cmd, line []byte, lease string) (int, strin
 	in, err := cmd.StdinPipe()
 	if err == nil {
 		var ended func() (int, string)
-		if ended, err = f.begin(cmd); err == nil {
+		if ended, err = begin(cmd); err == nil {
 			_ = write.Close()
 			status, text := answered(cmd, in, bufio.NewReader(answers), line, lease, ended)
 			return status, text, nil

@@ -275,7 +275,7 @@ func (s *slot) startStream(b *Block) (*streamProcess, error) {
 	started, err := s.crew.spawner.Start(process.Config{
 		Argv: argv, Env: env, Dir: b.Task.Spec.Dir, Stdin: unread, Stdout: s.out.file, Stderr: s.out.file, ExtraFiles: []*os.File{write},
 		Markers: []string{"DAISY_RUN_ID=" + s.at.runID, "DAISY_WORKER_ID=" + s.at.workerID, fmt.Sprintf("DAISY_SLOT=%d", s.number)},
-		CountIO: b.Task.Spec.ResourceTracking, MemoryLimit: memoryLimit(b.Task),
+		CountIO: b.Task.Spec.ResourceTracking,
 	})
 	if err != nil {
 		unread.Close()

@@ -30,8 +30,8 @@ func TestWhatACommandUsesIsAllOfItsProcesses(t *testing.T) {
 		if tracked && (r.PeakRSSBytes < 110e6 || r.ReadBytes < 240e6 || r.WrittenBytes < 240e6 || r.ReadBytes > 300e6 || r.WrittenBytes > 300e6) {
 			t.Errorf("got %d bytes of memory, %d read, %d written, want 120 MB, 240 MB, 240 MB", r.PeakRSSBytes, r.ReadBytes, r.WrittenBytes)
 		}
-		if !tracked && (r.PeakRSSBytes > 110e6 || r.ReadBytes != 0 || r.WrittenBytes != 0) {
-			t.Errorf("without resource tracking: got %d bytes of memory, %d read, %d written", r.PeakRSSBytes, r.ReadBytes, r.WrittenBytes)
+		if !tracked && (r.ReadBytes != 0 || r.WrittenBytes != 0) {
+			t.Errorf("without resource tracking: got %d bytes read, %d written", r.ReadBytes, r.WrittenBytes)
 		}
 		s.acquire()
 		s.drain()
@@ -130,32 +130,5 @@ func TestAProcessThatIsKilledWhileTheSystemKillsForLackOfMemoryIsOutOfMemory(t *
 				t.Errorf("%v with %d kills before: got %v %q, want %v", c.end, c.before, r.Outcome, r.Message, c.want)
 			}
 		})
-	}
-}
-
-func TestNoProcessOfABlockGetsMoreMemoryThanIsEnforced(t *testing.T) {
-	// The shell says its limit, and one of its child; both are in KiB.
-	const say = `ulimit -v; ulimit -H -v; sh -c "ulimit -v"`
-	for name, c := range map[string]struct {
-		runner string
-		argv   []string
-	}{
-		"command": {"command", []string{"sh", "-c", say + "; exit 1"}},
-		"stream":  {"stream", []string{"sh", "-c", "read line; " + say + "; exit 1"}},
-	} {
-		for _, enforced := range []bool{true, false} {
-			task := testTask(c.runner, c.argv...)
-			task.EnforceMemory, task.MemoryBytes = enforced, 3<<30
-			coordinator, cfg := overTCP(t, task)
-			w := start(t, cfg)
-			s := coordinator.next()
-			want := "3145728\n3145728\n3145728"
-			if r := runBlock(s); r.Outcome != wire.Failed || (r.Tail == want) != enforced {
-				t.Errorf("%s, enforced %v: got %v %q %q, want the limits %q", name, enforced, r.Outcome, r.Message, r.Tail, want)
-			}
-			s.acquire()
-			s.drain()
-			w.status()
-		}
 	}
 }
