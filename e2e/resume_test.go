@@ -213,7 +213,7 @@ func TestWhatADeadCoordinatorLeftBehindEndsWithTheResume(t *testing.T) {
 	for _, w := range workers {
 		if line, _ := os.ReadFile(w); bytes.Contains(line, []byte(dir+"/out/bin/daisy-worker")) {
 			n, _ := strconv.Atoi(filepath.Base(filepath.Dir(w)))
-			_ = syscall.Kill(n, syscall.SIGSTOP)
+			freeze(t, n)
 			defer syscall.Kill(n, syscall.SIGKILL)
 		}
 	}
