@@ -209,12 +209,12 @@ func TestWhatADeadCoordinatorLeftBehindEndsWithTheResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nobody has a chance to clean up: coordinator and worker die together.
+	// Nobody has a chance to clean up: the coordinator cannot when the worker dies, and dies then.
+	freeze(t, s.cmd.Process.Pid)
 	for _, w := range workers {
 		if line, _ := os.ReadFile(w); bytes.Contains(line, []byte(dir+"/out/bin/daisy-worker")) {
 			n, _ := strconv.Atoi(filepath.Base(filepath.Dir(w)))
-			freeze(t, n)
-			defer syscall.Kill(n, syscall.SIGKILL)
+			kill(t, n, syscall.SIGKILL)
 		}
 	}
 	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
