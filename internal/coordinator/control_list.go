@@ -52,6 +52,7 @@ func (c *Coordinator) serveWorkers(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Query().Get("ended") == "" {
 		slices.SortFunc(views, func(a, b engine.WorkerView) int { return compareWorkers(a.ID, b.ID) })
+		from = min(from, len(views))
 		next = min(from+limit, len(views))
 		views, done = views[min(from, len(views)):next], next == len(views)
 	}

@@ -15,6 +15,7 @@ import (
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/journal"
 	"example.org/daisy/internal/process"
+	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/tracking"
 	"example.org/daisy/scheduler"
 )
@@ -114,6 +115,9 @@ func (c *Coordinator) readOutbox(past *engine.Past) (found []engine.Record, err 
 	return found, nil
 }
 
+// lettingGo is how long a coordinator that was taken over may take to see it and to end.
+const lettingGo = 3 * rundir.RenewEvery
+
 // strayBound limits the wait for processes of the run that were left behind; they have got SIGKILL, and only the system can keep
 // them.
 const strayBound = 10 * time.Second
@@ -122,7 +126,7 @@ const strayBound = 10 * time.Second
 func (c *Coordinator) endStrays() error {
 	ctx, cancel := context.WithTimeout(context.Background(), strayBound)
 	defer cancel()
-	found, err := process.EndMarked(ctx, []string{"DAISY_RUN_ID=" + c.runID}, 0)
+	found, err := process.EndMarked(ctx, []string{launchedFor + "=" + c.runID}, 0)
 	if err != nil {
 		return fmt.Errorf("resume %s: processes that the coordinator before had started: %w", c.cfg.RunDir.Path(), err)
 	}
@@ -140,6 +144,12 @@ func (c *Coordinator) openGroup(dir string, g *geom.Grid) (*tracking.Store, erro
 		return nil, fmt.Errorf("tracking %s is gone, and this run had marks there: put it back, or start a new run", dir)
 	}
 	s, err := tracking.Open(dir, g, tracking.ForRun(c.runID))
+	// A coordinator that was taken over lets go when it sees that.
+	var locked *tracking.LockedError
+	for until := time.Now().Add(lettingGo); had && errors.As(err, &locked) && time.Now().Before(until); {
+		time.Sleep(lettingGo / 50)
+		s, err = tracking.Open(dir, g, tracking.ForRun(c.runID))
+	}
 	var layout *tracking.LayoutError
 	var unreadable *tracking.UnreadableError
 	switch {
