@@ -193,7 +193,7 @@ func blockStates() string {
 func (c *Coordinator) taskNames() string {
 	var names []string
 	for i := range c.specs {
-		names = append(names, c.specs[i].ID)
+		names = append(names, strconv.Quote(c.specs[i].ID))
 	}
 	return strings.Join(names, ", ")
 }
