@@ -106,11 +106,38 @@ func TestASecondCoordinatorRefusesAndNamesTheFirst(t *testing.T) {
 	s := start(t, dir, "run", path, "--run-dir", "out")
 	v := d.next()
 	r := wantStatus(t, 2, dir, "run", "--resume", "out")
-	wantText(t, r.stderr, fmt.Sprintf("process %d", s.cmd.Process.Pid), "since")
+	wantText(t, r.stderr, fmt.Sprintf("pid %d", s.cmd.Process.Pid), "since")
 	d.none()
 	v.ok()
 	if r := s.wait(); r.status != 0 {
 		t.Errorf("the first one ended with %d", r.status)
+	}
+}
+
+func TestACoordinatorThatWasTakenOverLeavesTheRunToItsSuccessor(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 1 }\ntracking = \"tracking\"", blocks("work", 2)+d.code("command")))
+	old := start(t, dir, "run", path, "--run-dir", "out")
+	d.next()
+	heir := start(t, dir, "run", "--resume", "out", "--take-over")
+	done := map[string]bool{}
+	for len(done) < 2 {
+		v := d.next() // the old one may start another before it sees that it is not its run any more
+		v.ok()
+		done[v.Index] = true
+	}
+	if r := heir.wait(); r.status != 0 {
+		t.Fatalf("exit status %d", r.status)
+	}
+	r := old.wait()
+	if r.status != 3 {
+		t.Errorf("the old one ended with %d", r.status)
+	}
+	wantText(t, r.stderr, "taken over")
+	stats := statsOf(t, dir+"/out")
+	if work := task(t, stats, "work"); stats.Run.State != "done" || work.Success != 2 {
+		t.Errorf("%s: %+v", stats.Run.State, countsOf(work))
 	}
 }
 
@@ -185,7 +212,9 @@ func TestOnlyLimitsMayChangeWithAResume(t *testing.T) {
 			d.none()
 		})
 	}
+	wantText(t, wantStatus(t, 2, dir, "run", "--resume", "out", "--limit", "1").stderr, "--limit is for a new run")
 	again := start(t, dir, "run", "--resume", "out", "--max-workers", "1", "--set", "task.work.timeout=1h")
+	again.stderr.await(t, "has changed since the run began")
 	d.next().ok()
 	d.next().ok()
 	if r := again.wait(); r.status != 0 {
@@ -209,12 +238,12 @@ func TestWhatADeadCoordinatorLeftBehindEndsWithTheResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nobody has a chance to clean up: coordinator and worker die together.
+	// Nobody has a chance to clean up: the coordinator cannot when the worker dies, and dies then.
+	freeze(t, s.cmd.Process.Pid)
 	for _, w := range workers {
 		if line, _ := os.ReadFile(w); bytes.Contains(line, []byte(dir+"/out/bin/daisy-worker")) {
 			n, _ := strconv.Atoi(filepath.Base(filepath.Dir(w)))
-			_ = syscall.Kill(n, syscall.SIGSTOP)
-			defer syscall.Kill(n, syscall.SIGKILL)
+			kill(t, n, syscall.SIGKILL)
 		}
 	}
 	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)

@@ -39,7 +39,7 @@ func TestARetryThatIsKilledGoesOnWithAResume(t *testing.T) {
 	writeFile(t, dir+"/mended", "")
 	s := start(t, dir, "retry", "out")
 	held := d.next()
-	wantText(t, wantStatus(t, 2, dir, "retry", "out").stderr, "is held by process")
+	wantText(t, wantStatus(t, 2, dir, "retry", "out").stderr, "pid ")
 	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
 	s.wait()
 	held.wantGone(t)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -79,13 +80,23 @@ func TestTwoRunsDoNotShareTheirMarks(t *testing.T) {
 	t.Parallel()
 	d := newDirector(t)
 	dir, path := writeJob(t, job(tracked, blocks("work", 1)+d.code("command")))
-	first := start(t, dir, "run", path, "--run-dir", "one")
+	first := start(t, dir, "run", path)
 	v := d.next()
-	second := run(t, dir, "run", path, "--run-dir", "two")
+	latest, err := os.Readlink(dir + "/runs/latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := run(t, dir, "run", path)
 	if second.status != 3 {
 		t.Errorf("exit status %d, want 3", second.status)
 	}
 	wantText(t, second.stderr, "is being written by another run", fmt.Sprintf("pid %d", first.cmd.Process.Pid))
+	if strings.Contains(second.stderr, "did not end") {
+		t.Errorf("it takes a run that goes on for one that did not end:\n%s", second.stderr)
+	}
+	if now, err := os.Readlink(dir + "/runs/latest"); err != nil || now != latest {
+		t.Errorf("latest leads to %q (%v), want %q: the first run", now, err, latest)
+	}
 	d.none()
 	v.ok()
 	if r := first.wait(); r.status != 0 {

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"example.org/daisy/geom"
-	"example.org/daisy/internal/jobfile"
-	"example.org/daisy/internal/rundir"
+	"example.org/daisy/internal/job"
 )
 
 // blockArgument is a block as people name it: by its id, or by its position in the grid.
@@ -59,25 +59,18 @@ func position(g *geom.Grid, flat int64) string {
 	return g.Index(flat).String()
 }
 
-// blockAt makes of --block what logs call that block, for each task of a run.
-func blockAt(dir *rundir.Dir, text string) (*wantedBlock, error) {
-	b, err := parseBlock(text)
-	if err != nil {
-		return nil, err
-	}
-	if b.index == nil {
-		return &wantedBlock{any: text}, nil
-	}
-	j, err := jobfile.LoadFrozen(dir.JobPath(), nil, jobfile.Options{Machine: machine()})
-	if err != nil {
-		return nil, fmt.Errorf("positions are found with the job of the run, which cannot be read; give the id of the block instead: %w", err)
-	}
+// inLogs is what logs call the block, in each task of a job that has it; only in task, if that is not "".
+func (b blockArgument) inLogs(j *job.Job, task string) (*wantedBlock, error) {
+	var misses []error
 	w := &wantedBlock{names: map[string]string{}}
 	for i := range j.Tasks {
+		if task != "" && j.Tasks[i].ID != task {
+			continue
+		}
 		g := j.Tasks[i].Grid
-		flat, miss := b.in(g)
-		if miss != nil {
-			err = fmt.Errorf("task %q: %w", j.Tasks[i].ID, miss)
+		flat, err := b.in(g)
+		if err != nil {
+			misses = append(misses, fmt.Errorf("task %q: %w", j.Tasks[i].ID, err))
 			continue
 		}
 		if id, fits := g.ID(flat); fits {
@@ -87,7 +80,7 @@ func blockAt(dir *rundir.Dir, text string) (*wantedBlock, error) {
 		}
 	}
 	if len(w.names) == 0 {
-		return nil, err
+		return nil, errors.Join(misses...)
 	}
 	return w, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strconv"
 
@@ -46,23 +47,30 @@ EXIT STATUS
 			if err != nil {
 				return err
 			}
-			page, err := blocksOf(c, dir, limit)
+			none := "no such block"
+			var page *api.BlockPage
+			if stats := endedStats(dir); stats != nil {
+				page, err = failedBlocks(c, stats, limit)
+				none = "no block failed; of an ended run only failed blocks are known"
+				if task := c.String("task"); task != "" {
+					none = fmt.Sprintf("no block of task %q failed; of an ended run only failed blocks are known", task)
+				}
+			} else {
+				page, err = liveBlocks(c, dir, limit)
+			}
 			if err != nil {
 				return err
 			}
 			if c.Bool("json") {
 				return written(json.NewEncoder(c.App.Writer).Encode(page))
 			}
-			return written(writeBlocks(c, page))
+			return written(writeBlocks(c, page, none))
 		},
 	}
 }
 
-// blocksOf asks the coordinator, or of a run that has ended its statistics.
-func blocksOf(c *cli.Context, dir *rundir.Dir, limit int) (*api.BlockPage, error) {
-	if stats := endedStats(dir); stats != nil {
-		return failedBlocks(c, stats, limit)
-	}
+// liveBlocks asks the coordinator.
+func liveBlocks(c *cli.Context, dir *rundir.Dir, limit int) (*api.BlockPage, error) {
 	run, err := coordinatorOf(dir)
 	if err != nil {
 		return nil, err
@@ -94,14 +102,21 @@ func failedBlocks(c *cli.Context, stats *api.Stats, limit int) (*api.BlockPage, 
 	if c.String("from") != "" {
 		return nil, usage("--from %q: no list of a run that has ended ended so; --limit shows more at once", c.String("from"))
 	}
+	if task := c.String("task"); task != "" {
+		var ids []string
+		for i := range stats.Tasks {
+			ids = append(ids, stats.Tasks[i].ID)
+		}
+		if err := checkTask(task, ids); err != nil {
+			return nil, err
+		}
+	}
 	page := &api.BlockPage{Version: api.ControlVersion, Blocks: []api.LiveBlock{}}
-	known := c.String("task") == ""
 	for i := range stats.Tasks {
 		t := &stats.Tasks[i]
 		if c.String("task") != "" && t.ID != c.String("task") {
 			continue
 		}
-		known = true
 		for _, f := range t.Failures {
 			if len(page.Blocks) < limit {
 				page.Blocks = append(page.Blocks, api.LiveBlock{Task: t.ID, Block: f.Block, Index: f.Index, State: "failed", Attempt: &f.Attempts,
@@ -109,13 +124,10 @@ func failedBlocks(c *cli.Context, stats *api.Stats, limit int) (*api.BlockPage, 
 			}
 		}
 	}
-	if !known {
-		return nil, usage("there was no task %q in this run", c.String("task"))
-	}
 	return page, nil
 }
 
-func writeBlocks(c *cli.Context, page *api.BlockPage) error {
+func writeBlocks(c *cli.Context, page *api.BlockPage, none string) error {
 	head := []string{"<task", "block", "<position", "<state", "attempt", "<worker", "<node", "running for", "<last error"}
 	var rows [][]string
 	for _, b := range page.Blocks {
@@ -131,5 +143,5 @@ func writeBlocks(c *cli.Context, page *api.BlockPage) error {
 		}
 		rows = append(rows, []string{b.Task, or(b.Block), "(" + numbers(b.Index, ", ") + ")", b.State, or(b.Attempt), or(b.Worker), or(b.Node), running, last})
 	}
-	return writePage(c, "Blocks", "block", head, rows, page.Next)
+	return writePage(c, "Blocks", none, head, rows, page.Next)
 }

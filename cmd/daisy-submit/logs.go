@@ -19,6 +19,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/jobfile"
 	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/units"
 )
@@ -98,7 +99,7 @@ func (b *wantedBlock) is(task, name string) bool {
 	return name == b.any
 }
 
-// choose reads --worker and --block.
+// choose reads --worker, --block and --task. A run whose job cannot be read any more has whatever its logs have.
 func (l *logView) choose(worker, block string) error {
 	if worker != "" {
 		file := filepath.Base(l.dir.LogPath(worker))
@@ -115,12 +116,31 @@ func (l *logView) choose(worker, block string) error {
 		}
 		l.file = file
 	}
+	if block == "" && l.task == "" {
+		return nil
+	}
+	j, unread := jobfile.LoadFrozen(l.dir.JobPath(), nil, jobfile.Options{Machine: machine()})
+	if l.task != "" && unread == nil {
+		if err := checkTask(l.task, j.TaskIDs()); err != nil {
+			return err
+		}
+	}
 	if block == "" {
 		return nil
 	}
-	var err error
-	l.block, err = blockAt(l.dir, block)
-	return err
+	b, err := parseBlock(block)
+	switch {
+	case err != nil:
+		return err
+	case unread == nil:
+		l.block, err = b.inLogs(j, l.task)
+		return err
+	case b.index != nil:
+		return fmt.Errorf("positions are found with the job of the run, which cannot be read; give the id of the block instead: %w", unread)
+	default:
+		l.block = &wantedBlock{any: strconv.FormatUint(b.id, 10)}
+		return nil
+	}
 }
 
 // A logLine is a line of a log, taken apart.

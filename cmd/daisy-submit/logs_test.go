@@ -167,6 +167,81 @@ func TestWhatALineHasNoEndOfIsKeptUntilItCame(t *testing.T) {
 	}
 }
 
+func TestTasksAndBlocksThatTheRunDoesNotHaveAreRefused(t *testing.T) {
+	t.Chdir(filepath.Dir(writeJob(t, oneBlock+`
+[[task]]
+id = "wide"
+total = { offset = [0], shape = [3] }
+block = { shape = [1] }
+run = { command = ["true"] }
+`)))
+	if status, _, said := call("run", "job.toml"); status != exitOK {
+		t.Fatal(said)
+	}
+	for args, want := range map[string]string{
+		"logs --block 99":                 `task "wide": there is no block 99; the grid has 3 blocks`,
+		"logs --task nope":                `there is no task "nope" in this run; it has "work", "wide"`,
+		"logs --task work --block 2":      `task "work": there is no block 2`,
+		"logs --task work --block (2)":    `task "work": there is no block at (2)`,
+		"logs --failed --task nope":       `there is no task "nope" in this run`,
+		"blocks --task nope":              `there is no task "nope" in this run; it has "work", "wide"`,
+		"blocks latest --state abandoned": "only those that failed are known",
+	} {
+		if status, _, said := call(strings.Split(args, " ")...); status != exitUsage || !strings.Contains(said, want) {
+			t.Errorf("%s: status %d, want %q in %s", args, status, want, said)
+		}
+	}
+	for args, want := range map[string]string{
+		"logs --block 2":             "",
+		"logs --block 02":            "",
+		"logs --task wide --block 2": "",
+		"blocks":                     "no block failed; of an ended run only failed blocks are known\n",
+		"blocks --task wide":         "no block of task \"wide\" failed; of an ended run only failed blocks are known\n",
+	} {
+		if status, got, said := call(strings.Split(args, " ")...); status != exitOK || got != want {
+			t.Errorf("%s: status %d, %q, want %q; %s", args, status, got, want, said)
+		}
+	}
+}
+
+func TestEveryCommandTakesTheSameWordsForARun(t *testing.T) {
+	t.Chdir(filepath.Dir(writeJob(t, oneBlock)))
+	if status, _, said := call("stats"); status != exitUsage || !strings.Contains(said, "there is no runs/latest here") {
+		t.Errorf("status %d: %s", status, said)
+	}
+	if status, _, said := call("run", "job.toml"); status != exitOK {
+		t.Fatal(said)
+	}
+	name, err := os.Readlink("runs/latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"stats", "status", "logs", "blocks", "workers"} {
+		for _, run := range [][]string{nil, {"latest"}, {name}, {"runs/" + name}} {
+			if status, _, said := call(append([]string{command}, run...)...); status != exitOK {
+				t.Errorf("%s %v: status %d: %s", command, run, status, said)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		run  string
+		want string
+	}{
+		"no text":   {"", "is given as \"\", which names none"},
+		"no run":    {"old", "old: there is no such run directory, and no runs/old"},
+		"a file":    {"job.toml", "is no run directory: it has no run.json"},
+		"a folder":  {"runs", "is no run directory: it has no run.json"},
+		"elsewhere": {"/nothing/there", "there is no such run directory"},
+	} {
+		for _, args := range [][]string{{"stats"}, {"status"}, {"logs"}, {"blocks"}, {"workers"}, {"cancel"}, {"drain"}, {"stop", "1.0"}, {"set", "run.resources.cpu=1"}} {
+			args = append([]string{args[0], c.run}, args[1:]...)
+			if status, _, said := call(args...); status != exitUsage || !strings.Contains(said, c.want) {
+				t.Errorf("%s: %q: status %d, want %q in %s", name, args, status, c.want, said)
+			}
+		}
+	}
+}
+
 func TestLogsThatAreNotThereAreSaid(t *testing.T) {
 	wantHelp(t, "logs", "0", "2", "3")
 	r := newRun(t)

@@ -46,6 +46,9 @@ func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
 
 // run is the whole program but for the process that it runs in.
 func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 1 && args[1] == "--version" {
+		args = append([]string{args[0], "version"}, args[2:]...)
+	}
 	app := newApp(stdout, stderr)
 	err := app.RunContext(context.Background(), flagsFirst(app, args))
 	if err == nil {

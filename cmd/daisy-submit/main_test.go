@@ -65,6 +65,15 @@ func TestTheHelpOfEachCommandHasAnExampleAndItsOwnExitStatuses(t *testing.T) {
 	}
 }
 
+func TestTheVersionIsThereAsAFlagToo(t *testing.T) {
+	for _, more := range [][]string{nil, {"--json"}} {
+		_, want, _ := call(append([]string{"version"}, more...)...)
+		if status, got, said := call(append([]string{"--version"}, more...)...); status != exitOK || got != want || got == "" {
+			t.Errorf("status %d, %q, want %q; %s", status, got, want, said)
+		}
+	}
+}
+
 func TestTheHelpOfRunSaysThatItGoesOnWithoutItsTerminal(t *testing.T) {
 	if _, help, _ := call("run", "--help"); !strings.Contains(help, "SIGHUP") {
 		t.Error(help)

@@ -21,6 +21,7 @@ func resetCommand() *cli.Command {
 		UsageText: "daisy-submit reset JOB TASK... [OPTIONS]",
 		Description: `Removes the done marks of tasks from the tracking folder of the job, and those of every task downstream of them, so that the next
 run does these blocks again. What the blocks have written stays where it is, and so does the count of failures. It asks first.
+Going on with an earlier run afterwards ("run --resume", "retry") marks again what the journal of that run has as done.
 
 EXAMPLE
    daisy-submit reset segment.toml predict --yes

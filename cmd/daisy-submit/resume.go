@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,11 @@ import (
 func (r *jobRun) resume(c *cli.Context) error {
 	if c.IsSet("run-dir") {
 		return usage("--run-dir is for a new run; --resume names the run directory itself")
+	}
+	for _, flag := range []string{"only", "roi", "limit"} {
+		if c.IsSet(flag) {
+			return usage("--%s is for a new run; a resume has the part that the run began with", flag)
+		}
 	}
 	where, jobPath := c.String("resume"), ""
 	if c.NArg() > 0 {
@@ -72,9 +78,14 @@ func (r *jobRun) goOn(c *cli.Context, dir *rundir.Dir) error {
 			return infrastructure(err)
 		}
 	}
-	if c.Bool("take-over") {
+	host, _ := os.Hostname()
+	r.lock, err = dir.TryLock()
+	var held *rundir.LockedError
+	switch here := errors.As(err, &held) && held.Owner.Host == host; {
+	case err == nil, held == nil, here && !c.Bool("take-over"): // a process of this machine that has the lock lives: no need to watch it
+	case c.Bool("take-over"):
 		r.lock, err = dir.TakeOver()
-	} else {
+	default:
 		r.lock, err = dir.AwaitLock(c.Context, func(o rundir.Owner) {
 			fmt.Fprintf(r.stderr, "daisy-submit: %s is held by process %d on %s, since %s; waiting until it moves, or has stood still for %v\n",
 				dir.Path(), o.PID, o.Host, o.Since.Format("2006-01-02 15:04:05 MST"), rundir.StaleAfter)
@@ -87,6 +98,12 @@ func (r *jobRun) goOn(c *cli.Context, dir *rundir.Dir) error {
 	case err != nil:
 		return infrastructure(err)
 	}
+	if r.retry == nil { // it may have ended while this one waited for the lock
+		if ended, err := r.reportEnded(dir); ended || err != nil {
+			return errors.Join(err, r.lock.Unlock())
+		}
+	}
+	r.sayChanged()
 	_, err = r.begin(c.Context, dir, binary)
 	return err
 }
@@ -146,4 +163,13 @@ func (r *jobRun) reportEnded(dir *rundir.Dir) (ended bool, err error) {
 		return true, nil
 	}
 	return true, &statusError{status: *status}
+}
+
+// sayChanged warns of a job file that was edited since the run began, as a resume does not look at it.
+func (r *jobRun) sayChanged() {
+	text, err := os.ReadFile(r.job.File)
+	if err != nil || bytes.HasSuffix(r.job.Frozen, bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))) {
+		return
+	}
+	fmt.Fprintf(r.stderr, "daisy-submit: warning: %s has changed since the run began; the run keeps its own copy. Give limits with --set; for other changes start a new run\n", r.job.File)
 }

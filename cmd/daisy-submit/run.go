@@ -237,8 +237,10 @@ func findWorker(launcherName string) (string, error) {
 
 // prepare makes the launcher and the coordinator; nothing runs yet.
 func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, notice func(string)) (*coordinator.Coordinator, error) {
-	if err := dir.WriteJob(r.job.Frozen); err != nil {
-		return nil, infrastructure(err)
+	if r.lock == nil {
+		if err := dir.WriteJob(r.job.Frozen); err != nil {
+			return nil, infrastructure(err)
+		}
 	}
 	cfg := coordinator.Config{
 		Job: r.job, RunDir: dir, Version: version.String(), Listen: true,
@@ -270,6 +272,11 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 	var err error
 	if c, err = coordinator.New(cfg); err != nil {
 		return nil, refused(err)
+	}
+	if r.lock != nil { // with the new limits, now that nothing is refused any more
+		if err := dir.WriteJob(r.job.Frozen); err != nil {
+			notice(fmt.Sprintf("the next resume will have the limits of before: %v", err))
+		}
 	}
 	return c, nil
 }
@@ -366,8 +373,26 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	if !r.json {
 		err = errors.Join(err, report.Tables(r.stdout, result.Stats, report.Table))
 	}
+	r.sayNext(result)
 	r.onEnd(ctx, result)
 	return ended(result, err)
+}
+
+// sayNext says how to go on after a run in which not all went well.
+func (r *jobRun) sayNext(result coordinator.Result) {
+	dir := result.Stats.Run.Directory
+	if dir == nil || result.ExitStatus == exitOK {
+		return
+	}
+	abandoned, failed := int64(0), int64(0)
+	for _, t := range result.Stats.Tasks {
+		abandoned, failed = abandoned+t.Abandoned, failed+t.Failed
+	}
+	if failed > 0 {
+		fmt.Fprintf(r.stderr, "what failed: daisy-submit logs %s --failed; after a fix: daisy-submit retry %s\n", *dir, *dir)
+	} else if abandoned > 0 || result.ExitStatus == exitInfrastructure {
+		fmt.Fprintf(r.stderr, "to go on: daisy-submit run --resume %s\n", *dir)
+	}
 }
 
 // ended makes the exit status of a run that was started.

@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -21,9 +24,12 @@ func runArgument(c *cli.Context) (*rundir.Dir, error) {
 		_, err := oneArgument(c, "a run directory")
 		return nil, err
 	}
-	name := c.Args().First()
-	if name == "" {
-		name = "latest"
+	name := "latest"
+	if c.NArg() == 1 {
+		name = c.Args().First()
+	}
+	if name == "" { // a variable of a script that was not set: it does not mean the latest run
+		return nil, usage("the run directory is given as \"\", which names none; leave it out for the latest of runs/")
 	}
 	path := name
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !filepath.IsAbs(name) {
@@ -31,6 +37,8 @@ func runArgument(c *cli.Context) (*rundir.Dir, error) {
 			path = inRuns
 		} else if name == "latest" {
 			return nil, usage("there is no runs/latest here: give the path of a run directory, which are below the directory that the job file names, \"runs\" beside it by default")
+		} else {
+			return nil, usage("%s: there is no such run directory, and no %s; \"daisy-submit runs DIR\" lists those in the directory that the job file names, \"runs\" beside it by default", name, inRuns)
 		}
 	}
 	dir, err := rundir.Open(path)
@@ -67,6 +75,30 @@ func stateOf(dir *rundir.Dir) (string, *api.Stats) {
 		return runKilled, s
 	}
 	return s.Run.State, s
+}
+
+// mayGoOn tells whether --resume has something to do in a run that is not going on: it was killed or ended early.
+func mayGoOn(state string, s *api.Stats) bool {
+	switch state {
+	case "done":
+		return false
+	case "failed": // every block was tried, unless the infrastructure failed
+		return s == nil || s.Run.ExitStatus != nil && *s.Run.ExitStatus == exitInfrastructure
+	default:
+		return true
+	}
+}
+
+// checkTask is an error if a run has no such task.
+func checkTask(task string, ids []string) error {
+	if slices.Contains(ids, task) {
+		return nil
+	}
+	quoted := make([]string, len(ids))
+	for i, id := range ids {
+		quoted[i] = strconv.Quote(id)
+	}
+	return usage("there is no task %q in this run; it has %s", task, strings.Join(quoted, ", "))
 }
 
 // blockName is a block as people see it: its id, or where ids do not fit its position.

@@ -25,7 +25,8 @@ func runsCommand() *cli.Command {
 		Name: "runs", Usage: "list the runs in a directory, or remove old ones",
 		UsageText: "daisy-submit runs [DIR] [OPTIONS]",
 		Description: `Lists the run directories in DIR ("runs" by default) with their state and size. --prune removes those that have ended: it shows
-which, and asks. Runs that go on are never removed, and runs that were killed, which may be resumed, only with --unfinished.
+which, and asks. Runs that go on are never removed, and those that "run --resume" can go on with, as they were killed, interrupted
+or stopped, or the infrastructure failed (exit status 3), only with --unfinished.
 Done marks in the tracking folder stay.
 
 EXAMPLE
@@ -41,7 +42,7 @@ EXIT STATUS
 			&cli.BoolFlag{Name: "prune", Usage: "remove runs that have ended"},
 			&cli.IntFlag{Name: "keep", Usage: "with --prune: leave the newest `N` of them"},
 			&cli.StringFlag{Name: "older-than", Usage: "with --prune: only those that were started more than `D` ago, as 30d"},
-			&cli.BoolFlag{Name: "unfinished", Usage: "with --prune: also those that were killed"},
+			&cli.BoolFlag{Name: "unfinished", Usage: "with --prune: also those that can be resumed"},
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
 			&cli.BoolFlag{Name: "json", Usage: "as JSON, in the shape of docs/cli.md"},
 		},
@@ -96,8 +97,9 @@ type runRow struct {
 	Files   int64  `json:"files"`
 	Removed bool   `json:"removed"`
 
-	dir    *rundir.Dir
-	chosen bool // to be removed
+	dir     *rundir.Dir
+	mayGoOn bool // --resume has something to do there
+	chosen  bool // to be removed
 }
 
 // listRuns looks at the runs in a folder. What is no run directory is passed over.
@@ -125,7 +127,7 @@ func listRuns(ctx context.Context, folder string) (*runList, error) {
 		}
 		row := runRow{Directory: dir.Path(), Name: dir.Name(), ID: dir.RunID(), Started: dir.Created(), dir: dir}
 		state, s := stateOf(dir)
-		row.State = state
+		row.State, row.mayGoOn = state, mayGoOn(state, s)
 		switch {
 		case state == runRunning:
 			row.askCoordinator(ctx)
@@ -251,7 +253,7 @@ func (p *pruning) choose(runs []runRow, now time.Time) {
 	kept := 0
 	for i := range slices.Backward(runs) { // the newest first
 		r := &runs[i]
-		if r.State == runRunning || r.State == runKilled && !p.unfinished {
+		if r.State == runRunning || r.mayGoOn && !p.unfinished {
 			continue
 		}
 		if kept < p.keep {
@@ -265,17 +267,17 @@ func (p *pruning) choose(runs []runRow, now time.Time) {
 func (p *pruning) prune(c *cli.Context, folder string, list *runList) error {
 	var chosen []runRow
 	var bytes int64
-	killed := 0
+	left := 0
 	for _, r := range list.Runs {
 		if r.chosen {
 			chosen = append(chosen, r)
 			bytes += r.Bytes
-		} else if r.State == runKilled && !p.unfinished {
-			killed++
+		} else if r.State != runRunning && r.mayGoOn && !p.unfinished {
+			left++
 		}
 	}
-	if killed > 0 {
-		fmt.Fprintf(c.App.ErrWriter, "daisy-submit: left alone, as they were killed and may be resumed: %s; --unfinished removes them too\n", units.Plural(int64(killed), "run"))
+	if left > 0 {
+		fmt.Fprintf(c.App.ErrWriter, "daisy-submit: left alone, as they can be resumed: %s; --unfinished removes them too\n", units.Plural(int64(left), "run"))
 	}
 	out := c.App.Writer
 	if p.json {

@@ -14,7 +14,8 @@ import (
 	"example.org/daisy/internal/rundir"
 )
 
-// runsIn makes runs in a new folder, by their states, oldest first; "locked" is one that goes on.
+// runsIn makes runs in a new folder, by their states, oldest first; "locked" is one that goes on, and "broken" one that the
+// infrastructure ended.
 func runsIn(t *testing.T, states ...string) (folder string, dirs map[string]string) {
 	t.Helper()
 	folder, dirs = t.TempDir(), map[string]string{}
@@ -37,7 +38,11 @@ func runsIn(t *testing.T, states ...string) (folder string, dirs map[string]stri
 			if state == "locked again" {
 				state = "failed"
 			}
-			r.write("stats.json", fmt.Sprintf(`{"version":1,"run":{"state":%q},"tasks":[{"blocks":5,"success":2,"skipped":1}]}`, state))
+			status := exitIncomplete
+			if state == "broken" {
+				state, status = "failed", exitInfrastructure
+			}
+			r.write("stats.json", fmt.Sprintf(`{"version":1,"run":{"state":%q,"exit_status":%d},"tasks":[{"blocks":5,"success":2,"skipped":1}]}`, state, status))
 		}
 	}
 	return folder, dirs
@@ -94,8 +99,8 @@ func TestRunsAreListedWithWhereTheyStand(t *testing.T) {
 	}
 }
 
-func TestPruningTakesOnlyWhatHasEnded(t *testing.T) {
-	states := []string{"done", "killed", "locked", "failed", "stopped", "locked again"}
+func TestPruningTakesOnlyWhatHasEndedForGood(t *testing.T) {
+	states := []string{"done", "killed", "locked", "failed", "done", "locked again", "stopped", "interrupted", "broken"}
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -103,10 +108,10 @@ func TestPruningTakesOnlyWhatHasEnded(t *testing.T) {
 		"all":           {nil, "r0 r3 r4"},
 		"keep":          {[]string{"--keep", "2"}, "r0"},
 		"keep all":      {[]string{"--keep", "9"}, ""},
-		"unfinished":    {[]string{"--unfinished"}, "r0 r1 r3 r4"},
+		"unfinished":    {[]string{"--unfinished"}, "r0 r1 r3 r4 r6 r7 r8"},
 		"young ones":    {[]string{"--older-than", "100000d"}, ""},
 		"old ones":      {[]string{"--older-than", "1h"}, "r0 r3 r4"},
-		"both together": {[]string{"--older-than", "1h", "--keep", "1", "--unfinished"}, "r0 r1 r3"},
+		"both together": {[]string{"--older-than", "1h", "--keep", "1", "--unfinished"}, "r0 r1 r3 r4 r6 r7"},
 	} {
 		folder, _ := runsIn(t, states...)
 		l, said := listed(t, exitOK, append([]string{folder, "--prune", "--yes"}, c.args...)...)
@@ -116,8 +121,8 @@ func TestPruningTakesOnlyWhatHasEnded(t *testing.T) {
 		if (l.Freed > 0) != (c.want != "") {
 			t.Errorf("%s: freed %d", name, l.Freed)
 		}
-		if left := strings.Contains(said, "left alone"); left != !strings.Contains(strings.Join(c.args, " "), "unfinished") {
-			t.Errorf("%s: speaks of killed runs: %v\n%s", name, left, said)
+		if left := strings.Contains(said, "left alone, as they can be resumed: 4 runs;"); left != !strings.Contains(strings.Join(c.args, " "), "unfinished") {
+			t.Errorf("%s: speaks of what is left: %v\n%s", name, left, said)
 		}
 	}
 }

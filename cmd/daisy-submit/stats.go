@@ -6,19 +6,20 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
 	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/report"
+	"example.org/daisy/internal/rundir"
 )
 
 func statsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "stats", Usage: "print the statistics of a run that has ended",
-		UsageText: "daisy-submit stats RUN_DIR [--format table|markdown|csv|json]",
-		Description: `Prints what stats.json of the run directory RUN_DIR says.
+		UsageText: "daisy-submit stats [RUN_DIR|latest] [--format table|markdown|csv|json]",
+		Description: `Prints what stats.json of a run directory says.
+` + runDirUsage + `
 
 EXAMPLE
    daisy-submit stats runs/latest --format markdown
@@ -33,10 +34,6 @@ EXIT STATUS
 			&cli.BoolFlag{Name: "json", Usage: "the same as --format json"},
 		},
 		Action: func(c *cli.Context) error {
-			dir, err := oneArgument(c, "a run directory")
-			if err != nil {
-				return err
-			}
 			name := c.String("format")
 			if c.Bool("json") {
 				name = "json"
@@ -44,6 +41,10 @@ EXIT STATUS
 			format, err := report.ParseFormat(name)
 			if err != nil {
 				return usage("--format: %w", err)
+			}
+			dir, err := runArgument(c)
+			if err != nil {
+				return err
 			}
 			s, err := readStats(dir)
 			if err != nil {
@@ -57,15 +58,12 @@ EXIT STATUS
 	}
 }
 
-func readStats(dir string) (api.Stats, error) {
+func readStats(dir *rundir.Dir) (api.Stats, error) {
 	var s api.Stats
-	path := filepath.Join(dir, "stats.json")
+	path := dir.StatsPath()
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, there := os.Stat(filepath.Join(dir, "run.json")); there == nil {
-			return s, fmt.Errorf("%s: the run has not ended, or was killed before it could write its statistics", dir)
-		}
-		return s, fmt.Errorf("%s is no run directory: it has no stats.json. Run directories are below the directory that the job file names, \"runs\" by default", dir)
+		return s, fmt.Errorf("%s: the run has not ended, or was killed before it could write its statistics", dir.Path())
 	}
 	if err != nil {
 		return s, err

@@ -15,7 +15,7 @@ func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "print the version",
 		UsageText: "daisy-submit version [--json]",
-		Description: `Prints the version of this program, of Go, and of the protocol that it speaks with workers.
+		Description: `Prints the version of this program, of Go, and of the protocol that it speaks with workers. --version is the same.
 
 EXAMPLE
    daisy-submit version

@@ -144,14 +144,14 @@ func writeWorkers(c *cli.Context, page *api.WorkerPage) error {
 		rows = append(rows, []string{w.ID, w.Task, or(w.Node), state, units.Count(w.Slots), units.Count(w.Running), units.Count(w.Processed), units.Count(w.Failed),
 			units.Duration(ofSeconds(w.BusySeconds)), units.Duration(ofSeconds(w.IdleSeconds)), silent, peak})
 	}
-	return writePage(c, "Workers", "worker", head, rows, page.Next)
+	return writePage(c, "Workers", "no such worker", head, rows, page.Next)
 }
 
-// writePage writes a table, or that there is nothing, and how to see more.
-func writePage(c *cli.Context, title, what string, head []string, rows [][]string, next *string) error {
+// writePage writes a table, or none where it has no rows, and how to see more.
+func writePage(c *cli.Context, title, none string, head []string, rows [][]string, next *string) error {
 	var b bytes.Buffer
 	if len(rows) == 0 {
-		fmt.Fprintf(&b, "no such %s\n", what)
+		b.WriteString(none + "\n")
 	} else if err := report.Grid(&b, title, head, rows); err != nil {
 		return err
 	}

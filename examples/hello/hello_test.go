@@ -24,9 +24,14 @@ func TestHelloDoesWhatItsReadmeShows(t *testing.T) {
 	if err := os.WriteFile(path, []byte(job), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run := exec.CommandContext(t.Context(), filepath.Join(bin, "daisy-submit"), "run", path)
-	if out, err := run.CombinedOutput(); err != nil {
-		t.Fatalf("daisy-submit run: %v\n%s", err, out)
+	for _, args := range [][]string{{"run-block", path, "hello", "0,0"}, {"run", path, "--run-dir", filepath.Join(dir, "elsewhere")}, {"run", path}} {
+		if err := os.RemoveAll(filepath.Join(dir, "out")); err != nil { // none of them needs what another has made
+			t.Fatal(err)
+		}
+		run := exec.CommandContext(t.Context(), filepath.Join(bin, "daisy-submit"), args...)
+		if out, err := run.CombinedOutput(); err != nil {
+			t.Fatalf("daisy-submit %s: %v\n%s", args, err, out)
+		}
 	}
 
 	results, err := filepath.Glob(filepath.Join(dir, "out", "*.txt"))

@@ -57,7 +57,7 @@ func TestTheResultIsThatOfTheReference(t *testing.T) {
 		t.Fatalf("building the programs: %v\n%s", err, out)
 	}
 
-	for _, step := range [][]string{{python, "nuclei.py", "prepare"}, {filepath.Join(root, "bin", "daisy-submit"), "run", "nuclei.toml"}} {
+	for _, step := range [][]string{{python, "nuclei.py", "prepare"}, {filepath.Join(root, "bin", "daisy-submit"), "run", "nuclei.toml", "--set", "run.tracking=tracking"}} {
 		if out, err := run(step[0], step[1:]...); err != nil {
 			t.Fatalf("%v: %v\n%s", step, err, out)
 		}
@@ -77,6 +77,25 @@ func TestTheResultIsThatOfTheReference(t *testing.T) {
 	}
 	if n := strings.Count(out, "\n"); n != 3 {
 		t.Errorf("got %d lines, want 3:\n%s", n, out)
+	}
+
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "tracking.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, reads, found := strings.Cut(string(page), "```python\n")
+	reads, _, closed := strings.Cut(reads, "```")
+	if !found || !closed {
+		t.Fatal("docs/tracking.md shows no program")
+	}
+	out, err = run(python, "-W", "error", "-c", reads)
+	if err != nil || strings.Count(out, "\n") != 2 {
+		t.Errorf("what docs/tracking.md reads: %v\n%s", err, out)
+	}
+	for line := range strings.Lines(out) {
+		if !strings.Contains(string(page), "    "+line) {
+			t.Errorf("docs/tracking.md does not say %q", line)
+		}
 	}
 }
 

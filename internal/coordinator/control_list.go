@@ -52,6 +52,7 @@ func (c *Coordinator) serveWorkers(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Query().Get("ended") == "" {
 		slices.SortFunc(views, func(a, b engine.WorkerView) int { return compareWorkers(a.ID, b.ID) })
+		from = min(from, len(views))
 		next = min(from+limit, len(views))
 		views, done = views[min(from, len(views)):next], next == len(views)
 	}
@@ -192,7 +193,7 @@ func blockStates() string {
 func (c *Coordinator) taskNames() string {
 	var names []string
 	for i := range c.specs {
-		names = append(names, c.specs[i].ID)
+		names = append(names, strconv.Quote(c.specs[i].ID))
 	}
 	return strings.Join(names, ", ")
 }

@@ -398,7 +398,7 @@ func TestAQueryThatMeansNothingIsRefused(t *testing.T) {
 		c := newRun(t, lineTask(t, "a", 9, 1))
 		loops(t, c)
 		for target, want := range map[string]string{
-			api.PathBlocks + "?task=b":     `no task "b" in this run; it has a`,
+			api.PathBlocks + "?task=b":     `no task "b" in this run; it has "a"`,
 			api.PathBlocks + "?state=lost": "waiting, ready, held, leased",
 			api.PathBlocks + "?limit=0":    "allowed is 1 to",
 			api.PathBlocks + "?limit=1001": "allowed is 1 to",

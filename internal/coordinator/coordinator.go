@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -199,7 +200,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		maxSlots = 1
 	}
 	c.engine, err = engine.New(engine.Config{
-		Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Epoch: c.epoch, Began: c.began.UnixNano(),
+		Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Node: hostname(), Epoch: c.epoch, Began: c.began.UnixNano(),
 		Budget: cfg.Budget, Unlimited: cfg.Unlimited, MaxSlots: maxSlots, StopAtFirstFailure: cfg.Serial,
 		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered,
 	})
@@ -315,3 +316,9 @@ func (c *Coordinator) Snapshot(ctx context.Context, into *engine.Snapshot) error
 
 // now is the time on the engine's clock.
 func (c *Coordinator) now() time.Duration { return time.Since(c.began) }
+
+// hostname is the name of this machine, as workers call it; "" if it has none.
+func hostname() string {
+	name, _ := os.Hostname()
+	return name
+}

@@ -5,6 +5,9 @@ import (
 	"strings"
 )
 
+// launchedFor is the variable by which a resume finds the workers of its run, and all that they had started. Nothing else has it.
+const launchedFor = "DAISY_LAUNCHED_FOR"
+
 // workerEnvironment is what a local worker inherits: the user's environment without the variables of a batch job that the
 // coordinator itself may run in. Tools read those as options; a CPU binding among them slows every block down in silence.
 func workerEnvironment() []string { return withoutJobVariables(os.Environ()) }
@@ -14,7 +17,7 @@ var kept = map[string]bool{"SLURM_CONF": true, "SLURM_CLUSTERS": true}
 
 var jobPrefixes = []string{"SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "SALLOC_", "PMI_", "PMIX_", "PMI2_",
 	// Our own of a run further up: a worker would take itself for another.
-	"DAISY_TAG=", "DAISY_ELEMENT=", "DAISY_GPUS=", "DAISY_RUN_ID=", "DAISY_WORKER_ID=", "DAISY_SLOT=", "DAISY_LEASE="}
+	launchedFor + "=", "DAISY_TAG=", "DAISY_ELEMENT=", "DAISY_GPUS=", "DAISY_RUN_ID=", "DAISY_WORKER_ID=", "DAISY_SLOT=", "DAISY_LEASE="}
 
 func withoutJobVariables(env []string) []string {
 	out := make([]string, 0, len(env))

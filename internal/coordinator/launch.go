@@ -15,7 +15,7 @@ import (
 func (c *Coordinator) submit(s *engine.Submission) {
 	each := s.Requires.Times(int64(s.Slots))
 	r := launcher.Request{
-		Tag: s.Tag, Count: s.Count, Dir: c.cfg.Job.Dir, Env: append(workerEnvironment(), "DAISY_RUN_ID="+c.runID), // by which a resume finds what was left behind
+		Tag: s.Tag, Count: s.Count, Dir: c.cfg.Job.Dir, Env: append(workerEnvironment(), launchedFor+"="+c.runID),
 		LogPath:  func(launcher.Worker) string { return "" },
 		CPUMilli: each.Get("cpu"), MemoryBytes: each.Get("memory"), GPUs: gpus(each),
 	}

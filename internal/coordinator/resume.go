@@ -16,6 +16,7 @@ import (
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/journal"
 	"example.org/daisy/internal/process"
+	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/tracking"
 	"example.org/daisy/scheduler"
 )
@@ -115,6 +116,9 @@ func (c *Coordinator) readOutbox(past *engine.Past) (found []engine.Record, err 
 	return found, nil
 }
 
+// lettingGo is how long a coordinator that was taken over may take to see it and to end.
+const lettingGo = 3 * rundir.RenewEvery
+
 // strayBound limits the wait for processes of the run that were left behind; they have got SIGKILL, and only the system can keep
 // them.
 const strayBound = 10 * time.Second
@@ -123,7 +127,7 @@ const strayBound = 10 * time.Second
 func (c *Coordinator) endStrays() error {
 	ctx, cancel := context.WithTimeout(context.Background(), strayBound)
 	defer cancel()
-	found, err := process.EndMarked(ctx, []string{"DAISY_RUN_ID=" + c.runID}, 0)
+	found, err := process.EndMarked(ctx, []string{launchedFor + "=" + c.runID}, 0)
 	if err != nil {
 		return fmt.Errorf("resume %s: processes that the coordinator before had started: %w", c.cfg.RunDir.Path(), err)
 	}
@@ -145,6 +149,12 @@ func (c *Coordinator) openGroup(dir string, g *geom.Grid, resources bool) (*trac
 		options = append(options, tracking.WithResources())
 	}
 	s, err := tracking.Open(dir, g, options...)
+	// A coordinator that was taken over lets go when it sees that.
+	var locked *tracking.LockedError
+	for until := time.Now().Add(lettingGo); had && errors.As(err, &locked) && time.Now().Before(until); {
+		time.Sleep(lettingGo / 50)
+		s, err = tracking.Open(dir, g, options...)
+	}
 	var layout *tracking.LayoutError
 	var unreadable *tracking.UnreadableError
 	switch {

@@ -49,7 +49,11 @@ func newPastRun(t *testing.T, n int64, before []int64, records ...engine.Record)
 	if err != nil {
 		t.Fatal(err)
 	}
-	records = append([]engine.Record{{Kind: engine.RecordStart, Epoch: epoch, Tasks: []engine.TaskRecord{{ID: "a", Blocks: n}}}}, records...)
+	p, err := r.job.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	records = append([]engine.Record{{Kind: engine.RecordStart, Epoch: epoch, Tasks: []engine.TaskRecord{engine.TaskRecordOf(&p.Tasks()[0])}}}, records...)
 	for _, r := range records {
 		j.Append(r.Append(nil))
 	}

@@ -108,7 +108,10 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 	}
 	result := Result{State: c.outcome, Reason: c.why, ExitStatus: c.exitStatus(), Stats: c.recorder.Stats(c.statistics(time.Now()))}
 	if d := c.cfg.RunDir; d != nil {
-		if err := writeStats(d, result.Stats); err != nil {
+		var taken *rundir.TakenOverError
+		if err := c.mine(); errors.As(err, &taken) {
+			errs = append(errs, fmt.Errorf("%w; stats.json is its business now", taken)) // the run is another's
+		} else if err := writeStats(d, result.Stats); err != nil {
 			errs = append(errs, err)
 		}
 		if err := c.lock.Unlock(); err != nil {

@@ -64,8 +64,11 @@ func (e *Engine) await(w *worker) {
 
 // dispatch answers those who wait, as far as there are blocks.
 func (e *Engine) dispatch() {
-	if e.now < e.holdTo {
-		return
+	if len(e.held) > 0 {
+		if e.now < e.holdTo {
+			return
+		}
+		e.endHold()
 	}
 	for i := range e.tasks {
 		t := &e.tasks[i]

@@ -28,6 +28,8 @@ type Config struct {
 	MaxSlots int
 	// StopAtFirstFailure ends the run at the first attempt that fails in any way, without a retry.
 	StopAtFirstFailure bool
+	// Node is the machine that this coordinator runs on, as its workers call it.
+	Node string
 	// External: no worker is ever asked for; all come by themselves.
 	External bool
 	// Past is what earlier epochs of the run have left; nil for a run that begins. It belongs to the engine from then on.
@@ -83,13 +85,15 @@ type Engine struct {
 	results  int64  // leases that are
 	retries  retryHeap
 	demand   demand
-	holdTo   time.Duration // until then no block is handed out, and holdWhy says why
-	holdWhy  string
-	launched int64  // workers asked for ever
-	peak     int64  // most workers alive at once
-	proven   []bool // classes of which a worker has shown that it works
-	good     int64  // valid returns
-	tight    bool   // limits became smaller, and more may be taken than they allow
+	began    []TaskRecord  // what the first record says of the tasks
+	lost     []uint32      // workers of earlier epochs that are known to have ended
+	held     []PastWorker  // those of which nobody knows
+	holdTo   time.Duration // until then no block is handed out, because of held
+	launched int64         // workers asked for ever
+	peak     int64         // most workers alive at once
+	proven   []bool        // classes of which a worker has shown that it works
+	good     int64         // valid returns
+	tight    bool          // limits became smaller, and more may be taken than they allow
 
 	phase phase
 	stop  stopping
@@ -177,6 +181,9 @@ func New(cfg Config) (*Engine, error) {
 		}
 		t.brake = fleet.NewBrake(spec.MaxWorkerRestarts, cfg.Launcher.OneNode)
 		t.mark.step = markStep(s.Grid.Len())
+	}
+	for i := range specs {
+		e.began = append(e.began, TaskRecordOf(&specs[i]))
 	}
 	for i, class := range fleet.Classes(kinds) {
 		fleetTasks[i].Class, e.tasks[i].class = class, class
@@ -272,11 +279,11 @@ func (e *Engine) conclude() {
 
 // begin writes the first record.
 func (e *Engine) begin() {
-	totals := make([]TaskRecord, len(e.tasks))
-	for i := range e.tasks {
-		totals[i] = TaskRecord{ID: e.tasks[i].spec.ID, Blocks: e.sched.Tally(i).Total}
+	e.append(Record{Kind: RecordStart, Epoch: e.cfg.Epoch, Began: e.cfg.Began, Tasks: e.began})
+	for _, w := range e.lost {
+		e.append(Record{Kind: RecordGone, Worker: w, Text: "lost"})
 	}
-	e.append(Record{Kind: RecordStart, Epoch: e.cfg.Epoch, Began: e.cfg.Began, Tasks: totals})
+	e.lost = nil
 	for _, r := range e.cfg.Recovered {
 		e.append(r)
 		if r.Kind == RecordEnd {

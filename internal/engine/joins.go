@@ -188,6 +188,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 		if !e.proven[e.tasks[w.task].class] {
 			e.lookAt(e.now + provenAfter)
 		}
+		e.cameBack(w.id, w.nonce)
 		e.openRow(w)
 		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds()})
 		e.wantCommit = true

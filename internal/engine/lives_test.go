@@ -131,7 +131,7 @@ func (s *lives) begin(undelivered []Record) {
 			ends++
 		}
 	}
-	cfg := Config{Job: s.job, Pipeline: p, Epoch: s.epoch, Budget: cpus(3), Launcher: s.launcher, Recovered: recovered}
+	cfg := Config{Job: s.job, Pipeline: p, Epoch: s.epoch, Budget: cpus(3), Node: "here", Launcher: s.launcher, Recovered: recovered}
 	if s.epoch > 1 {
 		cfg.Past = past
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -37,10 +38,12 @@ type PastWorker struct {
 	PID   int
 	// Launched: it was started by a launcher; others came by themselves.
 	Launched bool
+	number   uint32 // in the journal
 }
 
 type pastTask struct {
 	id       string
+	hash     uint64
 	ends     *scheduler.Past
 	blocks   int64
 	mark     int64
@@ -53,18 +56,17 @@ type pastTask struct {
 
 type pastWorker struct {
 	PastWorker
-	number uint32
-	slots  int32
-	rows   []*row
-	row    *row
-	gone   bool
+	slots int32
+	rows  []*row
+	row   *row
+	gone  bool
 }
 
 // NewPast makes an empty past of a pipeline.
 func NewPast(p *scheduler.Pipeline) *Past {
 	past := &Past{workers: make(map[uint32]*pastWorker)}
 	for _, t := range p.Tasks() {
-		past.tasks = append(past.tasks, pastTask{id: t.ID, blocks: t.Grid.Len(), ends: scheduler.NewPast(t.Grid.Len()), times: make(map[int64]uint32)})
+		past.tasks = append(past.tasks, pastTask{id: t.ID, hash: hashOf(&t), blocks: t.Grid.Len(), ends: scheduler.NewPast(t.Grid.Len()), times: make(map[int64]uint32)})
 	}
 	return past
 }
@@ -90,7 +92,7 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 	case RecordSubmission:
 		p.tags++
 	case RecordJoin:
-		w := &pastWorker{PastWorker: PastWorker{ID: r.ID, Nonce: r.Nonce, Node: r.Text, PID: int(r.PID), Launched: r.Launched}, number: r.Worker, slots: int32(r.Count)}
+		w := &pastWorker{PastWorker: PastWorker{ID: r.ID, Nonce: r.Nonce, Node: r.Text, PID: int(r.PID), Launched: r.Launched, number: r.Worker}, slots: int32(r.Count)}
 		if p.workers[r.Worker] != nil {
 			return ended, false, fmt.Errorf("worker %d joins a second time", r.Worker)
 		}
@@ -138,6 +140,8 @@ func (p *Past) start(r *Record) error {
 	for i, was := range r.Tasks {
 		if now := &p.tasks[i]; was.ID != now.id || was.Blocks != now.blocks {
 			return fmt.Errorf("task %d is %q with %d blocks, and in the journal %q with %d", i+1, now.id, now.blocks, was.ID, was.Blocks)
+		} else if was.Hash != now.hash {
+			return fmt.Errorf("task %q has as many blocks as when the run began, and others: the shape of its array has changed, or what its skip_mask leaves out; undo that, or start a new run", now.id)
 		}
 	}
 	if n := len(p.epochs); n > 0 {
@@ -267,7 +271,7 @@ func (p *Past) NextNumber() uint32 {
 func (p *Past) Live() []PastWorker {
 	var live []PastWorker
 	for _, w := range p.order {
-		if !w.gone && w.row != nil && !w.row.over {
+		if !w.gone {
 			live = append(live, w.PastWorker)
 		}
 	}
@@ -285,18 +289,53 @@ func (p *Past) Failures(task int, yield func(block int64, times uint32)) {
 	}
 }
 
-// holdBack keeps all blocks back while workers of an earlier epoch, of whom nobody knows whether they live, may still run some. Those of
-// a local launcher are known to have ended.
+// holdBack keeps all blocks back while workers of earlier epochs, of whom nobody knows whether they live, may still run some. Those that a
+// local launcher started on this machine are known to have ended.
 func (e *Engine) holdBack(live []PastWorker) {
 	for _, w := range live {
-		if w.Launched && e.cfg.Launcher.Local {
+		if w.Launched && e.cfg.Launcher.Local && w.Node == e.cfg.Node {
+			e.lost = append(e.lost, w.number)
 			continue
 		}
+		e.held = append(e.held, w)
 		// From now on: for how long it has been alone already, only a clock could say that may have been set.
 		e.holdTo = e.abandonAfter()
-		e.holdWhy = fmt.Sprintf("worker %s on %s served the coordinator before, and may still run a block", w.ID, orUnknown(w.Node))
-		return
 	}
+}
+
+// cameBack notes that a worker has joined: if it is one that blocks wait for, what it holds of old it is told to end.
+func (e *Engine) cameBack(id string, nonce uint64) {
+	for i, w := range e.held {
+		if w.ID == id && w.Nonce == nonce {
+			e.append(Record{Kind: RecordGone, Worker: w.number, Text: "lost", At: e.last.Microseconds()})
+			e.held = append(e.held[:i], e.held[i+1:]...)
+			return
+		}
+	}
+}
+
+// endHold gives up waiting.
+func (e *Engine) endHold() {
+	for _, w := range e.held {
+		e.append(Record{Kind: RecordGone, Worker: w.number, Text: "lost", At: e.last.Microseconds()})
+	}
+	e.held = nil
+}
+
+// TaskRecordOf is what the journal says of a task at the start of an epoch.
+func TaskRecordOf(t *scheduler.Task) TaskRecord {
+	return TaskRecord{ID: t.ID, Blocks: t.Grid.Len(), Hash: hashOf(t)}
+}
+
+// hashOf tells the blocks of a task, and those that are masked, from any others: what a journal says of blocks is true only of the same.
+func hashOf(t *scheduler.Task) uint64 {
+	f := fnv.New64a()
+	fmt.Fprintf(f, "%v", t.Grid.Spec())
+	h := f.Sum64()
+	for i, word := range t.Mask {
+		h = (h^(word+uint64(i)))*0x9e3779b97f4a7c15 + h>>29
+	}
+	return h
 }
 
 func (p *Past) ends() []*scheduler.Past {

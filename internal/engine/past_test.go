@@ -1,13 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"example.org/daisy/internal/job"
@@ -262,7 +263,7 @@ func TestARunThatIsCutOffAnywhereGoesOnWhereItsJournalEnds(t *testing.T) {
 			})
 			return list
 		}
-		if d := cmp.Diff(sort(whole.Failures), sort(cut.Failures)); d != "" {
+		if d := gocmp.Diff(sort(whole.Failures), sort(cut.Failures)); d != "" {
 			t.Fatalf("failures (-one life +cut): %s", d)
 		}
 	})
@@ -284,28 +285,54 @@ func TestAfterAResumeBlocksWaitForWorkersOfWhomNobodyKnows(t *testing.T) {
 	for name, c := range map[string]struct {
 		launched, gone bool
 		local          bool
+		node           string
 		want           time.Duration // at which the first block may be handed out
 	}{
 		"a client":                     {want: time.Minute},
 		"a client that had left":       {gone: true},
 		"one of a local launcher":      {launched: true, local: true},
+		"one of another machine":       {launched: true, local: true, node: "n2", want: time.Minute},
 		"one of another launcher":      {launched: true, want: time.Minute},
 		"a client beside a local one":  {local: true, want: time.Minute},
 		"of another, seen to have end": {launched: true, gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			past := NewPast(p)
-			add(past, Record{Kind: RecordStart, Epoch: 1, Tasks: []TaskRecord{{"a", 3}}})
-			add(past, Record{Kind: RecordJoin, Worker: 1, ID: "w", Nonce: 5, Count: 1, Text: "n1", Launched: c.launched})
+			records := []Record{{Kind: RecordStart, Epoch: 1, Tasks: []TaskRecord{{"a", 3, hashOf(&p.Tasks()[0])}}},
+				{Kind: RecordJoin, Worker: 1, ID: "w", Nonce: 5, Count: 1, Text: cmp.Or(c.node, "n1"), Launched: c.launched}}
 			if c.gone {
-				add(past, Record{Kind: RecordGone, Worker: 1, Text: "left"})
+				records = append(records, Record{Kind: RecordGone, Worker: 1, Text: "left"})
 			}
-			e, err := New(Config{Job: j, Pipeline: p, Epoch: 2, Unlimited: true, External: true, Past: past, Launcher: launcher.Properties{Local: c.local}})
-			if err != nil {
-				t.Fatal(err)
+			var e *Engine
+			// A coordinator that dies while it waits leaves the next one no wiser.
+			for epoch := range uint64(2) {
+				past := NewPast(p)
+				for _, r := range records {
+					add(past, r)
+				}
+				var err error
+				if e, err = New(Config{Job: j, Pipeline: p, Epoch: 2 + epoch, Unlimited: true, External: true, Past: past, Node: "n1", Launcher: launcher.Properties{Local: c.local}}); err != nil {
+					t.Fatal(err)
+				}
+				if e.holdTo != c.want {
+					t.Errorf("blocks wait until %v, want %v", e.holdTo, c.want)
+				}
+				var fx Effects
+				e.Apply(0, &Event{Kind: EventTick}, &fx)
+				for _, f := range fx.List {
+					if f.Kind == EffectAppend {
+						r, err := DecodeRecord(f.Record)
+						if err != nil {
+							t.Fatal(err)
+						}
+						records = append(records, r)
+					}
+				}
 			}
-			if e.holdTo != c.want {
-				t.Errorf("blocks wait until %v, want %v", e.holdTo, c.want)
+			// When the worker is back, nobody waits for it.
+			var fx Effects
+			e.Apply(0, &Event{Kind: EventJoin, Request: 1, Join: &Join{Name: "w", Nonce: 5, Slots: 1, Node: "n1"}}, &fx)
+			if len(e.held) != 0 {
+				t.Errorf("it still waits for %+v", e.held)
 			}
 		})
 	}
@@ -318,15 +345,16 @@ func TestARecordThatDoesNotBelongToTheRunIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := Record{Kind: RecordStart, Epoch: 1, Tasks: []TaskRecord{{"a", 3}}}
+	start := Record{Kind: RecordStart, Epoch: 1, Tasks: []TaskRecord{{"a", 3, hashOf(&p.Tasks()[0])}}}
 	for want, records := range map[string][]Record{
 		"a record of kind 5 stands before the first start":           {{Kind: RecordEnd}},
-		`task 1 is "a" with 3 blocks, and in the journal "b" with 3`: {{Kind: RecordStart, Tasks: []TaskRecord{{"b", 3}}}},
-		`task 1 is "a" with 3 blocks, and in the journal "a" with 4`: {{Kind: RecordStart, Tasks: []TaskRecord{{"a", 4}}}},
-		"the run has 1 tasks, and the journal is of 2":               {{Kind: RecordStart, Tasks: []TaskRecord{{"a", 3}, {"b", 3}}}},
-		"a record of kind 7 is about task 1 of 1":                    {start, {Kind: RecordMark, Task: 1}},
-		`an attempt of block 3 of task "a", which has 3`:             {start, {Kind: RecordEnd, Block: 3}},
-		"worker 1 joins a second time":                               {start, {Kind: RecordJoin, Worker: 1}, {Kind: RecordJoin, Worker: 1}},
+		`task 1 is "a" with 3 blocks, and in the journal "b" with 3`: {{Kind: RecordStart, Tasks: []TaskRecord{{"b", 3, 0}}}},
+		`task 1 is "a" with 3 blocks, and in the journal "a" with 4`: {{Kind: RecordStart, Tasks: []TaskRecord{{"a", 4, 0}}}},
+		`task "a" has as many blocks as when the run began, and others: the shape of its array has changed, or what its skip_mask leaves out; undo that, or start a new run`: {{Kind: RecordStart, Tasks: []TaskRecord{{"a", 3, 7}}}},
+		"the run has 1 tasks, and the journal is of 2":   {{Kind: RecordStart, Tasks: []TaskRecord{{"a", 3, 0}, {"b", 3, 0}}}},
+		"a record of kind 7 is about task 1 of 1":        {start, {Kind: RecordMark, Task: 1}},
+		`an attempt of block 3 of task "a", which has 3`: {start, {Kind: RecordEnd, Block: 3}},
+		"worker 1 joins a second time":                   {start, {Kind: RecordJoin, Worker: 1}, {Kind: RecordJoin, Worker: 1}},
 	} {
 		past := NewPast(p)
 		var err error

@@ -79,10 +79,11 @@ type Record struct {
 	Tally     scheduler.Tally
 }
 
-// A TaskRecord names a task and says how many blocks it has.
+// A TaskRecord names a task and says how many blocks it has. Hash tells them, and those that are masked, from any others.
 type TaskRecord struct {
 	ID     string
 	Blocks int64
+	Hash   uint64
 }
 
 // fields visits the fields of a record's kind in their order. Appending and decoding are the same walk, so that they cannot
@@ -177,6 +178,7 @@ func (r *Record) fields(c *coder) bool {
 func (c *coder) taskRecord(t *TaskRecord) {
 	c.string(&t.ID)
 	c.int64(&t.Blocks)
+	c.fixed(&t.Hash)
 }
 
 func (r *Record) handout(c *coder) {

@@ -14,7 +14,7 @@ var records = []struct {
 	bytes  string
 	record Record
 }{
-	{"01 01 03 e8 07 02 01 61 0a 01 62 00", Record{Kind: RecordStart, Epoch: 3, Began: 1000, Tasks: []TaskRecord{{"a", 10}, {"b", 0}}}},
+	{"01 01 03 e8 07 02 01 61 0a 0102030405060708 01 62 00 0000000000000000", Record{Kind: RecordStart, Epoch: 3, Began: 1000, Tasks: []TaskRecord{{"a", 10, 0x0102030405060708}, {"b", 0, 0}}}},
 	{"01 02 01 37 01 04 02", Record{Kind: RecordSubmission, ID: "7", Task: 1, Count: 4, Slots: 2}},
 	{"01 03 01 37 02 6e 6f", Record{Kind: RecordAccepted, ID: "7", Text: "no"}},
 	{"01 04 05 03 37 2e 31 0102030405060708 01 02 01 6e 90 4e 01 09", Record{Kind: RecordJoin, Worker: 5, ID: "7.1", Nonce: 0x0102030405060708, Task: 1, Count: 2, Text: "n", PID: 10000, Launched: true, At: 9}},

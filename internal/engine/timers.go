@@ -76,7 +76,7 @@ func (e *Engine) schedule() {
 	if len(e.retries) > 0 {
 		e.wake = min(e.wake, e.retries[0].at)
 	}
-	if e.now < e.holdTo {
+	if len(e.held) > 0 && e.now < e.holdTo {
 		e.wake = min(e.wake, e.holdTo)
 	}
 	if e.phase != running && e.stop.at > e.now {

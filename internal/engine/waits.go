@@ -19,8 +19,10 @@ func (e *Engine) waits(i int) string {
 	if e.phase != running {
 		return e.why
 	}
-	if e.now < e.holdTo {
-		return fmt.Sprintf("%s; its blocks wait for %s", e.holdWhy, units.Duration((e.holdTo - e.now).Round(time.Second)))
+	if len(e.held) > 0 {
+		w := e.held[0]
+		return fmt.Sprintf("worker %s on %s served the coordinator before, and may still run a block; blocks wait for it to come back, or %s",
+			w.ID, orUnknown(w.Node), units.Duration((e.holdTo - e.now).Round(time.Second)))
 	}
 	tally := e.sched.Tally(i)
 	var parts []string

@@ -56,6 +56,10 @@ func (j *Job) Select(s Selection) (left int64, err error) {
 	for i := range tasks {
 		taken[i] = scheduler.NewBitmap(tasks[i].Grid.Len())
 	}
+	needs := make([]bool, len(tasks))
+	for i := range tasks {
+		needs[i] = len(p.Upstream(i)) > 0
+	}
 	type block struct {
 		task int
 		at   int64
@@ -66,7 +70,7 @@ func (j *Job) Select(s Selection) (left int64, err error) {
 			return
 		}
 		taken[task].Set(at)
-		if s.HasRoi || s.Limit > 0 {
+		if (s.HasRoi || s.Limit > 0) && (needs[task] || tasks[task].Grid.Levels() > 1) {
 			todo = append(todo, block{task, at})
 		}
 	}

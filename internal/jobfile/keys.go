@@ -38,7 +38,7 @@ func Keys() []Key {
 		{"run", "resources", "amounts", "all of the machine", "What the workers of the run may use together.", ""},
 		{"run", "grace", "duration", span(d.Grace), "What running blocks get to end when the run is stopped or their task is abandoned.", ""},
 		{"run", "max_failures", "integer", "no limit", "The run stops once this many blocks have failed for good.", ""},
-		{"run", "listen", "string", strconv.Quote(d.Listen), "Address of this machine on which the coordinator listens: `\"localhost\"` or an IP address; `\"0.0.0.0\"`: all that it has. Where other machines can come in, it speaks TLS only.", ""},
+		{"run", "listen", "string", strconv.Quote(d.Listen), "Address of this machine on which the coordinator listens: `\"localhost\"` or an IP address; `\"0.0.0.0\"`: all that it has. Where other machines can come in, it speaks TLS; plain HTTP is answered to this machine only.", ""},
 		{"run", "addresses", "list of strings", "none", "Addresses (`\"host\"` or `\"host:port\"`) that workers try first, in this order. After them come those on which the coordinator listens, which it finds out itself.", ""},
 		{"run", "port", "integer or string", "any free port", "Port on which the coordinator listens, or a range of ports such as `\"7000-7100\"`.", ""},
 		{"run", "reconnect_grace", "duration", span(d.ReconnectGrace), "A worker whose connection closed and is not back within this time is suspect: it gets no new blocks.", ""},

@@ -76,6 +76,8 @@ func load(source []byte, path, dir string, sets []string, opts Options) (*job.Jo
 		var err error
 		if l.job.Selected, err = l.job.Select(opts.Selection); err != nil {
 			l.errs.List = append(l.errs.List, &Error{File: l.file, Argument: "--only, --roi, --limit", Text: err.Error()})
+		} else if l.job.Selected == 0 {
+			l.errs.List = append(l.errs.List, &Error{File: l.file, Argument: "--only, --roi, --limit", Text: "no block is selected"})
 		}
 	}
 	if len(l.errs.List) == 0 && opts.CheckPython != nil {

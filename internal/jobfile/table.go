@@ -38,9 +38,24 @@ func (t table) want(key, wanted string) {
 	v := t.m[key]
 	hint := ""
 	if s, ok := v.(string); ok && strings.HasPrefix(wanted, "a list of strings") {
-		hint = fmt.Sprintf("; write [%q]", s)
+		hint = asList(s)
 	}
 	t.fail(key, "found %s, wanted %s%s", found(v), wanted, hint)
+}
+
+// asList is the advice for a text where a list is wanted: its words, or the shell that its quotes and operators are for.
+func asList(s string) string {
+	words := strings.Fields(s)
+	if len(words) == 0 {
+		return ""
+	}
+	if len(words) > 1 && strings.ContainsAny(s, `'"|&;<>$\`) {
+		words = []string{"sh", "-c", s}
+	}
+	for i, w := range words {
+		words[i] = strconv.Quote(w)
+	}
+	return "; write [" + strings.Join(words, ", ") + "]"
 }
 
 // found describes a value of the wrong type.

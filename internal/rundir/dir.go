@@ -34,9 +34,10 @@ const (
 
 // Dir is a run directory that exists.
 type Dir struct {
-	path     string
-	identity identity
-	warnings []string
+	path      string
+	identity  identity
+	warnings  []string
+	latestWas string // what the link "latest" led to before this run was made; "" if to nothing
 }
 
 // identity is the content of run.json.
@@ -92,7 +93,8 @@ func create(parent, name, explicit string, now time.Time) (_ *Dir, err error) {
 		return nil, err
 	}
 	if explicit == "" {
-		if err := pointLatest(path); err != nil {
+		d.latestWas, _ = os.Readlink(d.latestPath())
+		if err := pointLatest(d.latestPath(), filepath.Base(path)); err != nil {
 			d.warnings = append(d.warnings, err.Error())
 		}
 	}
@@ -166,25 +168,33 @@ func makeNamed(parent, name string, now time.Time) (string, error) {
 	return "", fmt.Errorf("make the run directory: %s and %d more of that name exist already; give a --run-dir", base, most-1)
 }
 
-// Discard removes a run directory, and the link "latest" if it leads to it. Nobody may coordinate the run.
+// Discard removes a run directory. Where the link "latest" leads to it, it leads where it did before the run was made if this
+// Dir is from Create and that is still there, and goes otherwise. Nobody may coordinate the run.
 func (d *Dir) Discard() error {
-	link := filepath.Join(filepath.Dir(d.path), latestLink)
+	link := d.latestPath()
 	if to, err := os.Readlink(link); err == nil && to == filepath.Base(d.path) {
-		if err := os.Remove(link); err != nil {
+		if d.latestWas != "" {
+			err = pointLatest(link, d.latestWas)
+		}
+		if _, gone := os.Stat(link); err == nil && (d.latestWas == "" || gone != nil) {
+			err = os.Remove(link)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return os.RemoveAll(d.path)
 }
 
-// pointLatest makes the link beside the run directory lead to it.
-func pointLatest(path string) error {
-	link := filepath.Join(filepath.Dir(path), latestLink)
+func (d *Dir) latestPath() string { return filepath.Join(filepath.Dir(d.path), latestLink) }
+
+// pointLatest makes the link lead to a run directory beside it.
+func pointLatest(link, to string) error {
 	if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink == 0 {
 		return fmt.Errorf("%s: is not a symbolic link, so it was left as it is; rename it if it is to lead to the latest run", link)
 	}
-	temp := filepath.Join(filepath.Dir(path), ".latest-"+newRunID())
-	if err := os.Symlink(filepath.Base(path), temp); err != nil {
+	temp := filepath.Join(filepath.Dir(link), ".latest-"+newRunID())
+	if err := os.Symlink(to, temp); err != nil {
 		return explain("make the link", link, err)
 	}
 	if err := os.Rename(temp, link); err != nil {
@@ -309,8 +319,8 @@ func ReadSecret(path string) (string, error) {
 	return secret, nil
 }
 
-// Unfinished gives the earlier runs of this name in parent, oldest first, whose
-// statistics are missing or say that the run is still going. Runs in explicit directories elsewhere are not seen.
+// Unfinished gives the earlier runs of this name in parent, oldest first, that did not end: their statistics are missing or
+// say that the run is still going, and nobody coordinates them. Runs in explicit directories elsewhere are not seen.
 func Unfinished(parent, name string) []string {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -322,7 +332,10 @@ func Unfinished(parent, name string) []string {
 			continue
 		}
 		d, err := Open(filepath.Join(parent, e.Name()))
-		if err == nil && d.Name() == name && !d.Finished() {
+		if err != nil || d.Name() != name || d.Finished() {
+			continue
+		}
+		if _, alive := d.Coordinated(); !alive {
 			found = append(found, d)
 		}
 	}

@@ -411,6 +411,46 @@ func TestADiscardedRunLeavesNoDirectoryAndNoLinkToIt(t *testing.T) {
 	}
 }
 
+func TestADiscardedRunGivesLatestBackToTheRunBeforeIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		between func(parent string, before, discarded *Dir) error
+		want    func(before string) string
+	}{
+		"before": {func(string, *Dir, *Dir) error { return nil }, func(before string) string { return before }},
+		"gone":   {func(_ string, before, _ *Dir) error { return os.RemoveAll(before.Path()) }, func(string) string { return "" }},
+		"newer": {func(parent string, _, _ *Dir) error {
+			_, err := Create(parent, "newer", "")
+			return err
+		}, func(string) string { return "newer" }},
+	} {
+		parent := t.TempDir()
+		before, discarded := mustCreate(t, parent, "a", ""), mustCreate(t, parent, "a", "")
+		if err := errors.Join(c.between(parent, before, discarded), discarded.Discard()); err != nil {
+			t.Fatal(err)
+		}
+		if link, _ := os.Readlink(filepath.Join(parent, "latest")); !strings.HasPrefix(link, c.want(filepath.Base(before.Path()))) || link == "" != (name == "gone") {
+			t.Errorf("%s: latest leads to %q", name, link)
+		}
+	}
+}
+
+func TestARunThatGoesOnIsNoUnfinishedOne(t *testing.T) {
+	d := mustCreate(t, t.TempDir(), "segment", "")
+	lock, err := d.TryLock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Unfinished(filepath.Dir(d.Path()), "segment"); got != nil {
+		t.Errorf("it goes on, and is unfinished: %v", got)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if got := Unfinished(filepath.Dir(d.Path()), "segment"); len(got) != 1 {
+		t.Errorf("nobody has it any more, and it is not unfinished: %v", got)
+	}
+}
+
 func TestTheStatisticsTakeTheSpaceThatWasHeldForThem(t *testing.T) {
 	d := mustCreate(t, t.TempDir(), "segment", "")
 	room, err := os.Stat(d.join(roomFile))
