@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"example.org/daisy/internal/testenv"
 )
 
 // jumpClock puts the wall clock of one process forward, or back, from the true time; its monotonic clock goes on. Nobody can
@@ -23,7 +25,7 @@ func jumpClock(t testing.TB, pid int, by time.Duration) {
 	t.Helper()
 	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
 	if err != nil {
-		unavailable(t, fmt.Sprintf("it needs to write into the memory of a process of its own: %v", err))
+		testenv.Unavailable(t, fmt.Sprintf("it needs to write into the memory of a process of its own: %v", err))
 	}
 	defer mem.Close()
 	at := clockFunction(t, pid, mem)
@@ -41,7 +43,7 @@ func jumpClock(t testing.TB, pid int, by time.Duration) {
 	}
 	if _, err := mem.WriteAt(code, at); err != nil {
 		kill(t, pid, syscall.SIGCONT)
-		unavailable(t, fmt.Sprintf("it needs to write over code of a process of its own: %v", err))
+		testenv.Unavailable(t, fmt.Sprintf("it needs to write over code of a process of its own: %v", err))
 	}
 	kill(t, pid, syscall.SIGCONT)
 }
@@ -75,7 +77,7 @@ func clockFunction(t testing.TB, pid int, mem *os.File) int64 {
 			}
 		}
 	}
-	unavailable(t, "it needs a kernel that maps a clock into processes (vdso)")
+	testenv.Unavailable(t, "it needs a kernel that maps a clock into processes (vdso)")
 	return 0
 }
 

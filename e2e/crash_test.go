@@ -21,6 +21,7 @@ import (
 
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/journal"
+	"example.org/daisy/internal/testenv"
 	"example.org/daisy/scheduler"
 )
 
@@ -146,7 +147,7 @@ func TestTheRunEndsRightWhateverEffectItDiedAt(t *testing.T) {
 	dir, path := writeJob(t, crashJob())
 	whole := traced(t, effect{}, filepath.Join(dir, "counts"), dir, "run", path, "--run-dir", "out")
 	if r := whole.wait(); r.status == 98 {
-		unavailable(t, "this system does not let a process trace another: "+r.stderr)
+		testenv.Unavailable(t, "this system does not let a process trace another: "+r.stderr)
 	} else if r.status != 1 {
 		t.Fatalf("exit status %d", r.status)
 	}

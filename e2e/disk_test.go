@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"example.org/daisy/internal/testenv"
 )
 
 // smallDisk mounts a file system with such options. Where this process may not, the test runs again in one that may, with
@@ -48,7 +50,7 @@ func smallDisk(t *testing.T, options string) (disk string, ok bool) {
 	var failed *exec.ExitError
 	switch {
 	case err != nil && !errors.As(err, &failed), bytes.Contains(out, []byte("--- SKIP")):
-		unavailable(t, fmt.Sprintf("it needs a small disk, and this system lets nobody but root mount one (%v): run it as root, "+
+		testenv.Unavailable(t, fmt.Sprintf("it needs a small disk, and this system lets nobody but root mount one (%v): run it as root, "+
 			"in a container with CAP_SYS_ADMIN, or allow user namespaces (sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns)", err))
 	case err != nil:
 		t.Errorf("%s", out)

@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"example.org/daisy/internal/testenv"
 )
 
 func TestTheStreamWorkerOfTheDocumentationWorks(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("python3"); err != nil {
-		unavailable(t, "it runs a program in Python: "+err.Error())
+		testenv.Unavailable(t, "it runs a program in Python: "+err.Error())
 	}
 	page := readFile(t, filepath.Join("..", "docs", "programs.md"))
 	_, program, found := strings.Cut(page, "```python\n")

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"example.org/daisy/internal/testenv"
 )
 
 func TestANewcomerComesFromAnArrayToARunThatFailsAndIsLookedInto(t *testing.T) {
@@ -39,7 +41,7 @@ func TestTheCompletionForBashWorksInBash(t *testing.T) {
 	t.Parallel()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		unavailable(t, err.Error())
+		testenv.Unavailable(t, err.Error())
 	}
 	cmd := exec.Command(bash, "--norc", "-c", `set -eu; source <(daisy-submit completion bash); COMP_WORDS=(daisy-submit doc); COMP_CWORD=1; _daisy_submit; echo "${COMPREPLY[@]}"`)
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))

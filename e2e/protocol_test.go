@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"example.org/daisy/internal/testenv"
 )
 
 // testdata/worker.py was written after docs/protocol.md, which is wrong if this fails.
@@ -17,7 +19,7 @@ func TestAWorkerInAnotherLanguageGetsTheBlocksThatOursGets(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		unavailable(t, "it runs a worker in Python: "+err.Error())
+		testenv.Unavailable(t, "it runs a worker in Python: "+err.Error())
 	}
 	var tasks []string
 	for _, fit := range []string{"valid", "overhang", "shrink"} {

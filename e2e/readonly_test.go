@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"example.org/daisy/internal/testenv"
 )
 
 // obeyModes makes a run of root's obey the modes of files, as anybody else's does.
@@ -19,7 +21,7 @@ func (s *submit) obeyModes() {
 	}
 	setpriv, err := exec.LookPath("setpriv")
 	if err != nil {
-		unavailable(s.t, "root may write where others may not, and there is no setpriv (util-linux) to make it equal: run it as another user")
+		testenv.Unavailable(s.t, "root may write where others may not, and there is no setpriv (util-linux) to make it equal: run it as another user")
 	}
 	const caps = "-dac_override,-dac_read_search"
 	s.cmd.Args = append([]string{setpriv, "--inh-caps=" + caps, "--bounding-set=" + caps, s.cmd.Path}, s.cmd.Args[1:]...)
@@ -49,7 +51,8 @@ func TestMarksAreWrittenIntoAFolderThatBecomesReadOnly(t *testing.T) {
 	s.obeyModes()
 	s.begin()
 	v := d.next()
-	readOnly(t, dir+"/marks", dir+"/marks/work", dir+"/marks/work/done", dir+"/marks/work/done/c")
+	marks := dir + "/marks"
+	readOnly(t, marks, filepath.Join(marks, "work"), filepath.Join(marks, "work", "done"), filepath.Join(marks, "work", "done", "c"))
 	d.letAllEnd()
 	v.ok()
 	if r := s.wait(); r.status != 0 {

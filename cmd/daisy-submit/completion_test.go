@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"example.org/daisy/internal/testenv"
 )
 
 // completer is the completion script of a shell, with what makes it answer for a command line.
@@ -14,7 +16,7 @@ func completer(t *testing.T, shell string, ask func(script string, words []strin
 	t.Helper()
 	program, err := exec.LookPath(shell)
 	if err != nil {
-		t.Skipf("there is no %s here", shell)
+		testenv.Unavailable(t, "there is no "+shell+" here: install it with apt-get install "+shell)
 	}
 	status, text, said := call("completion", shell)
 	if status != exitOK {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"example.org/daisy/internal/testenv"
 )
 
 // lineJob is a job of one task "work" with 3 blocks that runs a line of sh, as a command or a stream.
@@ -102,7 +104,7 @@ func TestABlockThatIsNotThereIsNotRun(t *testing.T) {
 
 func TestOneBlockOfAPythonFunctionRunsAlone(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skip("there is no python3 here")
+		testenv.Unavailable(t, err.Error())
 	}
 	path := writeJob(t, strings.Replace(lineJob("command", ""), `command = ["sh", "-c", '''''']`, `python = "own.py:work"`, 1))
 	code := "def work(block):\n    print('at', list(block.index), flush=True)\n    assert block.index[0] == 0, 'not this one'\n"

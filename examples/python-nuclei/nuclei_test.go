@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"example.org/daisy/internal/testenv"
 )
 
 // The steps of README.md, in a folder of their own.
@@ -47,10 +49,10 @@ func TestTheResultIsThatOfTheReference(t *testing.T) {
 	}
 	python := filepath.Join(dir, ".venv", "bin", "python")
 	if out, err := run("python3", "-m", "venv", ".venv"); err != nil {
-		unavailable(t, fmt.Sprintf("python3 -m venv: %v\n%s", err, out))
+		testenv.Unavailable(t, fmt.Sprintf("python3 -m venv: %v\n%s", err, out))
 	}
 	if out, err := run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt"); err != nil {
-		unavailable(t, fmt.Sprintf("pip install numpy and zarr: %v\n%s", err, out))
+		testenv.Unavailable(t, fmt.Sprintf("pip install numpy and zarr: %v\n%s", err, out))
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", root+"/bin/", "example.org/daisy/cmd/daisy-submit", "example.org/daisy/cmd/daisy-worker")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -97,19 +99,4 @@ func TestTheResultIsThatOfTheReference(t *testing.T) {
 			t.Errorf("docs/tracking.md does not say %q", line)
 		}
 	}
-}
-
-// unavailable skips a test that this machine cannot run, and fails it where CI=true.
-func unavailable(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	if list := os.Getenv("SKIPPED_TESTS"); list != "" {
-		if f, err := os.OpenFile(list, os.O_APPEND|os.O_WRONLY, 0); err == nil {
-			fmt.Fprintf(f, "%s: %s\n", t.Name(), strings.TrimSpace(why))
-			f.Close()
-		}
-	}
-	t.Skip(why)
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"example.org/daisy/internal/testenv"
 )
 
 // edges counts what edges.py is to find.
@@ -25,7 +27,7 @@ func edges() int {
 
 func TestTheEdgesAreThoseOfThePicture(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
-		unavailable(t, err.Error())
+		testenv.Unavailable(t, err.Error())
 	}
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-o", dir+"/bin/", "example.org/daisy/cmd/daisy-submit", "example.org/daisy/cmd/daisy-worker")
@@ -54,21 +56,6 @@ func TestTheEdgesAreThoseOfThePicture(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// unavailable skips a test that this machine cannot run, and fails it where CI=true.
-func unavailable(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	if list := os.Getenv("SKIPPED_TESTS"); list != "" {
-		if f, err := os.OpenFile(list, os.O_APPEND|os.O_WRONLY, 0); err == nil {
-			fmt.Fprintf(f, "%s: %s\n", t.Name(), why)
-			f.Close()
-		}
-	}
-	t.Skip(why)
 }
 
 func read(t *testing.T, path string) string {

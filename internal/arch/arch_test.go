@@ -37,6 +37,7 @@ var table = map[string]row{
 		"internal/rundir", "internal/units", "internal/version"}},
 
 	"internal/units":   {},
+	"internal/testenv": {},
 	"internal/version": {},
 	"internal/job":     {imports: []string{"geom", "scheduler", "internal/units"}},
 	"internal/jobfile": {imports: []string{"geom", "scheduler", "internal/job", "internal/array", "internal/units"}, modules: []string{"github.com/BurntSushi/toml"}},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"example.org/daisy/internal/testenv"
 )
 
 // onSmallDisk runs the test again in a process that may mount a file system without being root, and gives it the path of
@@ -34,7 +36,7 @@ func onSmallDisk(t *testing.T) (disk string, ok bool) {
 	out, err := cmd.CombinedOutput()
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
-		t.Skipf("a small disk needs a user namespace, which this system does not give: %v", err)
+		testenv.Unavailable(t, "a small disk needs a user namespace, which this system does not give: "+err.Error())
 	}
 	if err != nil {
 		t.Errorf("%s", out)

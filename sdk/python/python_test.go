@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"example.org/daisy/internal/testenv"
 )
 
 func TestTheModuleKeepsItsPromises(t *testing.T) {
@@ -28,7 +30,7 @@ func TestTheInstalledModuleKeepsTheProtocol(t *testing.T) {
 		return string(out), err
 	}
 	if out, err := run(python3(t), "-m", "venv", filepath.Join(dir, "venv")); err != nil {
-		unavailable(t, fmt.Sprintf("python3 -m venv: %v\n%s", err, out))
+		testenv.Unavailable(t, fmt.Sprintf("python3 -m venv: %v\n%s", err, out))
 	}
 	source := filepath.Join(dir, "source")
 	if err := os.CopyFS(source, os.DirFS(".")); err != nil {
@@ -36,7 +38,7 @@ func TestTheInstalledModuleKeepsTheProtocol(t *testing.T) {
 	}
 	python := filepath.Join(dir, "venv", "bin", "python")
 	if out, err := run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", source); err != nil {
-		unavailable(t, fmt.Sprintf("pip install ./sdk/python: %v\n%s", err, out))
+		testenv.Unavailable(t, fmt.Sprintf("pip install ./sdk/python: %v\n%s", err, out))
 	}
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "programs.md"))
 	if err != nil {
@@ -66,22 +68,7 @@ func python3(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("python3")
 	if err != nil {
-		unavailable(t, err.Error())
+		testenv.Unavailable(t, err.Error())
 	}
 	return path
-}
-
-// unavailable skips a test that this machine cannot run, and fails it where CI=true.
-func unavailable(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	if list := os.Getenv("SKIPPED_TESTS"); list != "" {
-		if f, err := os.OpenFile(list, os.O_APPEND|os.O_WRONLY, 0); err == nil {
-			fmt.Fprintf(f, "%s: %s\n", t.Name(), strings.TrimSpace(why))
-			f.Close()
-		}
-	}
-	t.Skip(why)
 }
