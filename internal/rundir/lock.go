@@ -57,6 +57,9 @@ type Lock struct {
 	owner Owner
 }
 
+// introduction is how long a new owner may take from having the lock to having written who it is.
+const introduction = time.Second
+
 // TryLock takes the lock if it is free: flock says so, or its owner was a
 // process on this host that is gone. Where the file system has no flock, the
 // lock file itself is the lock, and free also when it says "released".
@@ -91,6 +94,11 @@ func (d *Dir) tryLock(flock flockFunc) (*Lock, error) {
 		case errors.Is(err, syscall.EWOULDBLOCK):
 			_ = f.Close()
 			owner, _ := readOwner(path)
+			// Whoever has the lock may be about to write down who it is: until then the file names the one before.
+			for until := time.Now().Add(introduction); owner.isGone() && time.Now().Before(until); {
+				time.Sleep(introduction / 50)
+				owner, _ = readOwner(path)
+			}
 			if owner.isGone() {
 				return d.takeOver(flock)
 			}
