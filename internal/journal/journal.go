@@ -17,7 +17,7 @@ const DefaultSegmentBytes = 64 << 20
 type Journal struct {
 	dir      string
 	epoch    uint64
-	disk     disk
+	disk     Disk
 	check    func() error
 	after    Position
 	maxBytes int64
@@ -31,7 +31,7 @@ type Journal struct {
 	writing  batch      // swapped with filling; not empty only after a failed commit
 	durable  uint64
 	segment  uint32
-	current  file // nil: the next commit begins a segment
+	current  File // nil: the next commit begins a segment
 	path     string
 	size     int64 // durable bytes of the current segment
 	earlier  int64 // durable bytes of this epoch's earlier segments
@@ -77,7 +77,8 @@ func WithSegmentBytes(n int64) Option { return func(j *Journal) { j.maxBytes = n
 // not count from now on.
 func After(last Position) Option { return func(j *Journal) { j.after = last } }
 
-func withDisk(d disk) Option { return func(j *Journal) { j.disk = d } }
+// OnDisk puts the segments on another disk than that of the system.
+func OnDisk(d Disk) Option { return func(j *Journal) { j.disk = d } }
 
 // Create begins the journal of an epoch (from 1) in dir, which must exist. The first
 // segment is made durable, which claims the epoch: a second Create of the same
@@ -108,7 +109,7 @@ func Create(dir string, epoch uint64, options ...Option) (*Journal, error) {
 // that was killed had written but not synced, and this epoch builds on it.
 // Their names become durable no later than that of this epoch's first segment.
 func (j *Journal) settle() error {
-	files, err := listSegments(j.dir)
+	files, err := listSegments(j.disk, j.dir)
 	if err != nil {
 		return err
 	}
@@ -248,7 +249,7 @@ func (j *Journal) leave() {
 	j.current, j.size = nil, 0
 }
 
-func writeAndSync(f file, path string, bytes []byte) error {
+func writeAndSync(f File, path string, bytes []byte) error {
 	if n, err := f.Write(bytes); err != nil {
 		return withPath("write", path, err)
 	} else if n < len(bytes) {
@@ -318,7 +319,7 @@ func (j *Journal) DropBefore(segment uint32) error {
 			return err
 		}
 	}
-	files, err := listSegments(j.dir)
+	files, err := listSegments(j.disk, j.dir)
 	if err != nil {
 		return err
 	}

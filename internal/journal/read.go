@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"slices"
 )
 
@@ -58,12 +56,17 @@ func (e *DamageError) Error() string {
 // A writer may be alive meanwhile: Read gives a prefix of what it commits, or
 // fails with fs.ErrNotExist where the writer dropped a segment just then.
 func Read(dir string, record func(epoch, seq uint64, record []byte) error) (Report, error) {
+	return ReadDisk(osDisk{}, dir, record)
+}
+
+// ReadDisk is Read on another disk than that of the system.
+func ReadDisk(d Disk, dir string, record func(epoch, seq uint64, record []byte) error) (Report, error) {
 	var report Report
-	files, err := listSegments(dir)
+	files, err := listSegments(d, dir)
 	if err != nil {
 		return report, err
 	}
-	chain, err := readHeaders(files, &report)
+	chain, err := readHeaders(d, files, &report)
 	if err != nil {
 		return report, err
 	}
@@ -72,7 +75,7 @@ func Read(dir string, record func(epoch, seq uint64, record []byte) error) (Repo
 		if i == 0 || chain[i-1].epoch != s.epoch {
 			report.Epochs++
 		}
-		if data, err = readInto(data, s.path, math.MaxInt64); err != nil {
+		if data, err = d.Read(s.path, data, math.MaxInt64); err != nil {
 			return report, fmt.Errorf("read the journal: %w", err)
 		}
 		report.Segments++
@@ -107,10 +110,10 @@ type link struct {
 // readHeaders reads the headers of all segments and works out from each how
 // many records of the one before count. Segments whose header was cut by a
 // crash are reported and left out.
-func readHeaders(files []segmentFile, report *Report) ([]link, error) {
+func readHeaders(d Disk, files []segmentFile, report *Report) ([]link, error) {
 	var chain []link
 	for i, f := range files {
-		head, err := readInto(nil, f.path, segmentHeaderSize)
+		head, err := d.Read(f.path, nil, segmentHeaderSize)
 		if err != nil {
 			return nil, fmt.Errorf("read the journal: %w", err)
 		}
@@ -119,7 +122,7 @@ func readHeaders(files []segmentFile, report *Report) ([]link, error) {
 		var whole []byte
 		if err != nil && !errors.As(err, &version) {
 			// From here on only what is read now counts: a writer that is alive may have gone on.
-			if whole, err = readInto(nil, f.path, math.MaxInt64); err != nil {
+			if whole, err = d.Read(f.path, nil, math.MaxInt64); err != nil {
 				return nil, fmt.Errorf("read the journal: %w", err)
 			}
 			h, err = parseSegmentHeader(whole)
@@ -197,26 +200,6 @@ func connectEpoch(epoch []link, until uint64) error {
 		}
 	}
 	return nil
-}
-
-// readInto reads a file, at most the given number of its bytes, and takes the room of b where it can.
-func readInto(b []byte, path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	size := int(min(info.Size(), most))
-	b = slices.Grow(b[:0], size)[:size]
-	n, err := io.ReadFull(f, b)
-	if err == io.EOF || err == io.ErrUnexpectedEOF { // its writer cut it meanwhile, after a failed commit
-		err = nil
-	}
-	return b[:n], err
 }
 
 // scanned is where the reading of a segment ended and why.
