@@ -1,0 +1,124 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"example.org/daisy/internal/engine"
+	"example.org/daisy/launcher"
+	"example.org/daisy/scheduler"
+)
+
+// processes is a launcher of processes on the coordinator's machine: they start at once, their end is seen at once, and they
+// die with the coordinator.
+type processes struct {
+	world *World
+	rng   *rand.Rand
+	list  map[launcher.Worker]*process
+	used  scheduler.Resources
+	// refuses: submissions are refused. dies: processes end as soon as they start, with status 1. broken: they start and cannot start user code.
+	refuses, dies, broken interval
+}
+
+// A process is a worker's, as its launcher sees it.
+type process struct {
+	x        *worker
+	owner    *coordinator
+	requires scheduler.Resources // of the whole worker
+	ours     bool                // it was told to leave or killed
+}
+
+func newProcesses(w *World) *processes {
+	return &processes{world: w, rng: w.cfg.rng(streamLauncher), list: make(map[launcher.Worker]*process)}
+}
+
+func (p *processes) properties() launcher.Properties {
+	return launcher.Properties{OneNode: true, Local: true, IdleTimeout: 5 * time.Second, AbandonAfter: 2 * time.Minute}
+}
+
+func (p *processes) begins(*coordinator)       {}
+func (p *processes) held() scheduler.Resources { return p.used }
+func (p *processes) survives() bool            { return false }
+
+// died: the death signal ends them all.
+func (p *processes) died(co *coordinator) { p.endAll(co) }
+
+func (p *processes) close(co *coordinator) { p.endAll(co) }
+
+func (p *processes) endAll(co *coordinator) {
+	for i := len(p.world.workers) - 1; i >= 0; i-- {
+		x := p.world.workers[i]
+		if e := p.list[x.at]; e.owner == co {
+			e.ours = true
+			x.die(launcher.End{Cause: launcher.Signalled, Signal: 9})
+		}
+	}
+}
+
+func (p *processes) submit(co *coordinator, s *engine.Submission) {
+	w := p.world
+	each := s.Requires.Times(int64(s.Slots))
+	w.checks.submitted(co, each, int64(s.Count))
+	in := time.Millisecond + time.Duration(p.rng.Int64N(int64(20*time.Millisecond)))
+	a := answer{tag: s.Tag}
+	if p.refuses.has(w.now) {
+		a.refusal = "fork: resource temporarily unavailable"
+	}
+	co.answers = append(co.answers, a)
+	w.queue.push(event{at: w.now + in, to: co, what: coSubmitted, n: uint64(len(co.answers) - 1)})
+	if a.refusal != "" {
+		return
+	}
+	for i := range s.Count {
+		at := launcher.Worker{Tag: s.Tag, Element: i}
+		start := in
+		if d := int64(w.cfg.StartTime); d > 0 {
+			start += time.Duration(d/2 + p.rng.Int64N(d))
+		}
+		x := w.process(at, 0, s.Slots, start)
+		x.dud, x.broken = p.dies.has(w.now), p.broken.has(w.now)
+		p.list[at] = &process{x: x, owner: co, requires: each}
+		p.used = p.used.Add(each)
+	}
+}
+
+func (p *processes) cancel(co *coordinator, workers []launcher.Worker) {
+	for _, at := range workers {
+		if e := p.list[at]; e != nil && !e.x.dead {
+			e.ours = true
+			if e.x.link == nil && !e.x.known {
+				e.x.die(launcher.End{Cause: launcher.Signalled, Signal: 15})
+			} else {
+				e.x.signal()
+			}
+		}
+	}
+}
+
+func (p *processes) kill(co *coordinator, workers []launcher.Worker) {
+	for _, at := range workers {
+		if e := p.list[at]; e != nil && !e.x.dead {
+			e.ours = true
+			e.x.die(launcher.End{Cause: launcher.Signalled, Signal: 9})
+		}
+	}
+}
+
+func (p *processes) ended(x *worker, how launcher.End) {
+	w := p.world
+	e := p.list[x.at]
+	p.used = p.used.Sub(e.requires)
+	delete(p.list, x.at)
+	w.gone(x)
+	how.Ours = e.ours
+	p.world.tellStatus(e.owner, launcher.Status{Worker: x.at, State: launcher.Ended, Node: w.nodeName(x.node), End: how}, time.Duration(p.rng.Int64N(int64(5*time.Millisecond))))
+}
+
+// tellStatus has a coordinator hear of a change.
+func (w *World) tellStatus(co *coordinator, s launcher.Status, in time.Duration) {
+	if co.dead {
+		return
+	}
+	co.statuses = append(co.statuses, s)
+	w.queue.push(event{at: w.now + in, to: co, what: coStatus, n: uint64(len(co.statuses) - 1)})
+}

@@ -1,0 +1,5 @@
+package sim
+
+type BatchConfig struct{}
+
+func newQueue(w *World) launching { return newProcesses(w) }
