@@ -17,6 +17,7 @@ var (
 	from    = flag.Uint64("from", 1, "the first seed of TestSeeds")
 	seed    = flag.Uint64("seed", 0, "the seed that TestSeed runs")
 	keep    = flag.String("keep", "all", "the faults of the seed that TestSeed keeps, by number: all, none, or 0,3,7")
+	stop    = flag.Int("stop", 5, "TestSeeds stops at so many failures; at 1 it does not look for fewer faults")
 	withLog = flag.Bool("log", false, "TestSeed prints everything that happens")
 )
 
@@ -34,7 +35,7 @@ func TestSeeds(t *testing.T) {
 	var crew sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		crew.Go(func() {
-			for failures.Load() < 5 {
+			for failures.Load() < int32(*stop) {
 				s := next.Add(1) - 1
 				if s >= *from+uint64(n) {
 					return
@@ -43,6 +44,10 @@ func TestSeeds(t *testing.T) {
 				events.Add(result.Events)
 				if err != nil {
 					failures.Add(1)
+					if *stop == 1 {
+						t.Errorf("seed %d: %v", s, err)
+						return
+					}
 					report(t, s, err)
 				}
 			}
