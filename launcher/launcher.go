@@ -44,6 +44,15 @@ type Launcher interface {
 	Close(ctx context.Context) error
 }
 
+// An Adopter is a launcher whose workers go on when the process ends that had started them.
+type Adopter interface {
+	// Adopt takes over the workers that another launcher of this kind has left on this machine: those that carry mark, an entry ("K=V") of the
+	// environment of all requests of their run and of no other, and that known says are to live. From then on they are like workers that
+	// were submitted here, but that nobody is told how they end. Every other process that carries mark is ended, and the error says if it
+	// could not be; ended are those. Watch is to be called before, Adopt before the first Submit, once.
+	Adopt(ctx context.Context, mark string, known func(Worker) bool) (adopted []Worker, ended fmt.Stringer, err error)
+}
+
 // Properties are what the coordinator may rely on.
 type Properties struct {
 	// OneNode: all workers run on one machine, so that no node can be excluded.
@@ -176,7 +185,7 @@ func (c Cause) String() string {
 // An End is how a worker ended.
 type End struct {
 	Cause Cause
-	// Exit is the exit status where Cause is Exited.
+	// Exit is the exit status where Cause is Exited, -1 where nobody is told.
 	Exit int
 	// Signal is the signal's number where Cause is Signalled.
 	Signal int

@@ -131,6 +131,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 	if c.pipeline, err = cfg.Job.Pipeline(); err != nil {
 		return nil, err
 	}
+	var left []launcher.Worker
 	c.recorder = stats.New(taskInfos(cfg.Job, c.pipeline))
 	if cfg.RunDir != nil {
 		if c.lock = cfg.Lock; c.lock == nil {
@@ -148,7 +149,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 			if c.past, last, err = c.readPast(); err != nil {
 				return nil, err
 			}
-			if err = c.endStrays(); err != nil {
+			if left, err = c.takeOver(); err != nil {
 				return nil, err
 			}
 		}
@@ -202,7 +203,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 	c.engine, err = engine.New(engine.Config{
 		Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Node: hostname(), Epoch: c.epoch, Began: c.began.UnixNano(),
 		Budget: cfg.Budget, Unlimited: cfg.Unlimited, MaxSlots: maxSlots, StopAtFirstFailure: cfg.Serial,
-		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered,
+		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered, Left: left,
 	})
 	if err != nil {
 		return nil, err

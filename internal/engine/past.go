@@ -289,39 +289,6 @@ func (p *Past) Failures(task int, yield func(block int64, times uint32)) {
 	}
 }
 
-// holdBack keeps all blocks back while workers of earlier epochs, of whom nobody knows whether they live, may still run some. Those that a
-// local launcher started on this machine are known to have ended.
-func (e *Engine) holdBack(live []PastWorker) {
-	for _, w := range live {
-		if w.Launched && e.cfg.Launcher.Local && w.Node == e.cfg.Node {
-			e.lost = append(e.lost, w.number)
-			continue
-		}
-		e.held = append(e.held, w)
-		// From now on: for how long it has been alone already, only a clock could say that may have been set.
-		e.holdTo = e.abandonAfter()
-	}
-}
-
-// cameBack notes that a worker has joined: if it is one that blocks wait for, what it holds of old it is told to end.
-func (e *Engine) cameBack(id string, nonce uint64) {
-	for i, w := range e.held {
-		if w.ID == id && w.Nonce == nonce {
-			e.append(Record{Kind: RecordGone, Worker: w.number, Text: "lost", At: e.last.Microseconds()})
-			e.held = append(e.held[:i], e.held[i+1:]...)
-			return
-		}
-	}
-}
-
-// endHold gives up waiting.
-func (e *Engine) endHold() {
-	for _, w := range e.held {
-		e.append(Record{Kind: RecordGone, Worker: w.number, Text: "lost", At: e.last.Microseconds()})
-	}
-	e.held = nil
-}
-
 // TaskRecordOf is what the journal says of a task at the start of an epoch.
 func TaskRecordOf(t *scheduler.Task) TaskRecord {
 	return TaskRecord{ID: t.ID, Blocks: t.Grid.Len(), Hash: hashOf(t)}
@@ -348,7 +315,6 @@ func (p *Past) ends() []*scheduler.Past {
 
 // resume takes over what the past knows. Called once, before the first event.
 func (e *Engine) resume(p *Past) {
-	e.holdBack(p.Live())
 	if len(p.epochs) > 0 {
 		p.cut()
 	}
@@ -360,10 +326,19 @@ func (e *Engine) resume(p *Past) {
 	}
 	for _, w := range p.order {
 		e.joins = max(e.joins, w.number)
+		v := e.inherit(w)
 		for _, r := range w.rows {
-			r.worker = &worker{id: w.ID, node: w.Node, number: w.number, ended: true}
+			r.worker = v
+			if v == nil {
+				r.worker = &worker{id: w.ID, node: w.Node, number: w.number, ended: true}
+			}
 			e.rows = append(e.rows, r)
 			e.tasks[r.task].served++
+		}
+		if v != nil {
+			v.rows = w.rows
+			e.openRow(v)
+			e.recount(v)
 		}
 	}
 }
