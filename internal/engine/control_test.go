@@ -48,7 +48,7 @@ func TestControlScenarios(t *testing.T) {
 			case "blocks":
 				s.blocks(d)
 			case "live":
-				for _, w := range s.e.LiveWorkers(nil) {
+				for _, w := range s.e.LiveWorkers(s.e.LiveIDs(), nil) {
 					fmt.Fprintf(&s.out, "%s: %s, %d held, %d running, silent %v\n", w.ID, w.State, w.Held, w.Running, w.Silent)
 				}
 			default:

@@ -12,7 +12,7 @@ import (
 
 // An oldRun is an engine whose records are kept.
 type oldRun struct {
-	t       *testing.T
+	t       testing.TB
 	e       *Engine
 	records [][]byte
 }
@@ -28,7 +28,7 @@ func (r *oldRun) apply(ev Event) {
 }
 
 // beginRun begins a run, or goes on with the one of which these are the records.
-func beginRun(t *testing.T, epoch uint64, properties launcher.Properties, records [][]byte) *oldRun {
+func beginRun(t testing.TB, epoch uint64, properties launcher.Properties, records [][]byte) *oldRun {
 	t.Helper()
 	j := testJob()
 	j.Tasks = []job.Task{{ID: "a", Grid: line1D(t, 9), Slots: 1, MaxRetries: 1, MaxLost: 1, MaxWorkerRestarts: 1, Runner: job.Runner{Kind: job.RunnerCommand}}}
