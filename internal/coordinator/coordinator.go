@@ -96,6 +96,7 @@ type Coordinator struct {
 	// Of the owner of the engine, too:
 	appended  uint64 // records so far
 	committed uint64
+	waiters   []waiter
 	lazy      []*session // with bytes that nobody was woken for
 	lazyAt    time.Duration
 	grants    []wire.Grant
@@ -298,11 +299,12 @@ func (c *Coordinator) Interrupt(sig syscall.Signal) bool {
 	return false
 }
 
-// Snapshot fills into with the present state, read between two events. It is an error when the run is over.
-func (c *Coordinator) Snapshot(ctx context.Context, into *engine.Snapshot) error {
+// Overview fills into with the present state, without workers and failures, read between two events. It is an error when the
+// run is over.
+func (c *Coordinator) Overview(ctx context.Context, into *engine.Snapshot) error {
 	done := make(chan struct{})
 	c.inbox.call(func() {
-		c.engine.Snapshot(into)
+		c.engine.Overview(into)
 		close(done)
 	})
 	select {

@@ -152,6 +152,9 @@ func (c *Coordinator) applyAll(events []engine.Event) {
 				c.broken = true
 			}
 		}
+		if len(c.waiters) > 0 {
+			c.wakeWaiters()
+		}
 		c.engine.ApplyAll(c.now(), some, &c.owned.fx)
 		c.perform()
 	}

@@ -99,7 +99,7 @@ type Submission struct {
 	// Slots is the slots of each worker, Requires what one slot needs.
 	Slots    int
 	Requires scheduler.Resources
-	// Exclude are nodes on which workers keep failing; never any where there is one node only.
+	// Exclude are nodes on which workers keep failing, and those that are excluded by hand, sorted.
 	Exclude []string
 }
 

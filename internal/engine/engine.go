@@ -77,6 +77,7 @@ type Engine struct {
 	joins       uint32    // workers that have joined ever
 	nodes       map[string]uint32
 	submissions map[string]*submission
+	excluded    map[string]*Exclusion // by hand, by node
 	tags        int
 	rows        []*row
 	acks        []*worker
@@ -164,8 +165,8 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, sched: sched,
 		workers: make(map[string]*worker), sessions: make(map[SessionID]*worker), nodes: make(map[string]uint32),
-		submissions: make(map[string]*submission),
-		tasks:       make([]task, len(specs)), scanAt: never,
+		submissions: make(map[string]*submission), excluded: make(map[string]*Exclusion),
+		tasks: make([]task, len(specs)), scanAt: never,
 	}
 	kinds := make([]fleet.Kind, len(specs))
 	fleetTasks := make([]fleet.Task, len(specs))
@@ -261,6 +262,8 @@ func (e *Engine) take(ev *Event) {
 		e.set(ev.Set)
 	case EventStopWorker:
 		e.stopWorker(ev.Worker, ev.Text)
+	case EventExclude:
+		e.exclude(ev.Exclude)
 	case EventDetach, EventHeartbeat, EventAcquire, EventRelease, EventLeaving:
 		if w := e.sessions[ev.Session]; w != nil {
 			e.fromWorker(w, ev)

@@ -125,6 +125,10 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	case int64(j.Slots) > int64(w.slots) && w.nonce == 0:
 		refuse("bad_request", "worker %s was asked for with %d slots, not %d", w.id, w.slots, j.Slots)
 	default:
+		if why := e.turnedAway(w, j.Node); why != "" {
+			refuse("excluded", "%s", why)
+			return
+		}
 		e.accept(req, w, j)
 	}
 }
@@ -151,6 +155,8 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 		refuse("bad_request", "there is no task %q in this run", j.Task)
 	case !anyTask && e.tasks[task].ended:
 		refuse("ended", "task %q has ended: there is nothing to do any more", j.Task)
+	case e.turnedAway(nil, j.Node) != "":
+		refuse("excluded", "%s", e.turnedAway(nil, j.Node))
 	default:
 		w = &worker{id: j.Name, task: int32(task), any: anyTask, slots: int32(j.Slots), bornAt: e.now, answer: never}
 		e.workers[w.id] = w

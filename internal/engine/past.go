@@ -17,7 +17,8 @@ type Past struct {
 	workers map[uint32]*pastWorker
 	order   []*pastWorker // as they joined
 	tags    int
-	state   RunState // how the last epoch ended; RunRunning if it was cut off
+	exclude map[string]*Exclusion // nodes that are excluded by hand
+	state   RunState              // how the last epoch ended; RunRunning if it was cut off
 	why     string
 }
 
@@ -64,7 +65,7 @@ type pastWorker struct {
 
 // NewPast makes an empty past of a pipeline.
 func NewPast(p *scheduler.Pipeline) *Past {
-	past := &Past{workers: make(map[uint32]*pastWorker)}
+	past := &Past{workers: make(map[uint32]*pastWorker), exclude: make(map[string]*Exclusion)}
 	for _, t := range p.Tasks() {
 		past.tasks = append(past.tasks, pastTask{id: t.ID, hash: hashOf(&t), blocks: t.Grid.Len(), ends: scheduler.NewPast(t.Grid.Len()), times: make(map[int64]uint32)})
 	}
@@ -126,6 +127,10 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 	case RecordRetry:
 		t.ends.Retry()
 		t.failed, t.failures = 0, nil
+	case RecordExclude:
+		if delete(p.exclude, r.ID); r.Final {
+			p.exclude[r.ID] = &Exclusion{Node: r.ID, By: r.Tail, Reason: r.Text}
+		}
 	case RecordRunEnd:
 		p.state, p.why = RunState(r.State), r.Text
 	}
@@ -319,6 +324,7 @@ func (e *Engine) resume(p *Past) {
 		p.cut()
 	}
 	e.tags = p.tags
+	e.stillExcluded(p.exclude)
 	for i := range e.tasks {
 		t, was := &e.tasks[i], &p.tasks[i]
 		t.most, t.checked, t.failed, t.failures = was.most, was.checked, was.failed, was.failures
