@@ -95,6 +95,8 @@ type Request struct {
 	CPUMilli    int64
 	MemoryBytes int64
 	GPUs        int
+	// Exclude are nodes on which none is to start; never any where there is one node only.
+	Exclude []string
 }
 
 // State is where a worker is.

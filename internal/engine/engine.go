@@ -83,23 +83,29 @@ type Engine struct {
 	acks        []*worker
 	scanAt      time.Duration // when some worker's silence or idleness is to be looked at; never = not at all
 
-	leases   leaseTable
-	spare    *lease // list of unused ones
-	inHands  int64  // leases that are not bound to a result
-	results  int64  // leases that are
-	retries  retryHeap
-	demand   demand
-	began    []TaskRecord  // what the first record says of the tasks
-	lost     []uint32      // workers of earlier epochs that are known to have ended
-	away     []*worker     // those that may come back, in the order in which they had joined
-	parked   []Event       // of those that have, and have to wait
-	held     []PastWorker  // those that cannot, and may live
-	holdTo   time.Duration // until then no block is handed out, because of held
-	launched int64         // workers asked for ever
-	peak     int64         // most workers alive at once
-	proven   []bool        // classes of which a worker has shown that it works
-	good     int64         // valid returns
-	tight    bool          // limits became smaller, and more may be taken than they allow
+	leases    leaseTable
+	spare     *lease // list of unused ones
+	inHands   int64  // leases that are not bound to a result
+	results   int64  // leases that are
+	retries   retryHeap
+	demand    demand
+	began     []TaskRecord  // what the first record says of the tasks
+	lost      []uint32      // workers of earlier epochs that are known to have ended
+	away      []*worker     // those that may come back, in the order in which they had joined
+	parked    []Event       // of those that have, and have to wait
+	held      []PastWorker  // those that cannot, and may live
+	holdTo    time.Duration // until then no block is handed out, because of held
+	launched  int64         // workers asked for ever
+	peak      int64         // most workers alive at once
+	book      *fleet.Book   // what a batch system holds of the run; nil where there is none
+	classes   []class       // with it
+	cuts      map[blockOf]int
+	binds     []fleet.Call // of earlier epochs, of which the launcher has not been told
+	maySubmit bool
+	wrong     bool   // nothing could ever start
+	proven    []bool // classes of which a worker has shown that it works
+	good      int64  // valid returns
+	tight     bool   // limits became smaller, and more may be taken than they allow
 
 	phase phase
 	stop  stopping
@@ -136,6 +142,10 @@ type task struct {
 	pauseTo  time.Duration // no submission before
 	failed   int64
 	failures []FailedBlock
+
+	hopeless string // why no more workers are asked for
+	refusal  string // the last one by a batch system
+	times    *times // of blocks, where workers have an end
 }
 
 // New checks what it is given and makes a run of it. Nothing happens before the first Apply.
@@ -197,6 +207,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e.fleet = fleet.New(fleetTasks, scheduler.NewBudget(cfg.Budget, cfg.Unlimited), int64(cfg.MaxSlots))
 	e.demand.init(len(specs))
+	if cfg.Launcher.Queue {
+		e.openBook()
+	}
 	if cfg.Past != nil {
 		e.resume(cfg.Past)
 	}
@@ -252,6 +265,11 @@ func (e *Engine) take(ev *Event) {
 		e.submitted(ev.Tag, ev.Text)
 	case EventStatus:
 		e.status(ev.Status)
+	case EventAnswered:
+		if e.book != nil && ev.Answer != nil {
+			e.book.Answered(e.now, *ev.Answer)
+			e.readBook()
+		}
 	case EventCommitted:
 		e.commit(ev.UpTo)
 	case EventStop:
@@ -307,6 +325,10 @@ func (e *Engine) begin() {
 	for i := range e.tasks {
 		e.raiseMark(i, 0)
 	}
+	for i := range e.binds {
+		e.ask(&e.binds[i])
+	}
+	e.binds = nil
 	e.wantCommit = true
 }
 
@@ -345,6 +367,10 @@ func (e *Engine) settle() {
 			e.recall()
 			again = e.orderWorkers()
 			e.checkBrakes()
+		}
+		if e.book != nil {
+			again = e.turnBook() || again
+			e.checkHopeless()
 		}
 		if !e.progress() && !again {
 			break

@@ -55,6 +55,8 @@ type worker struct {
 	ending   bool          // it has ended, but its last words may still be on the way
 	endBy    time.Duration // until then
 	end      launcher.End  // what the launcher saw, if endSeen
+	until    time.Duration // when its batch system ends it; 0 = not known
+	wish     bool          // it was cancelled by hand: it is not to be replaced
 	endSeen  bool
 	ended    bool
 
@@ -110,6 +112,9 @@ type refuser func(code, format string, args ...any)
 
 func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	s := e.submissions[j.Tag]
+	if e.book != nil && !e.admit(req, j, s, refuse) {
+		return
+	}
 	if s == nil || j.Element < 0 || j.Element >= len(s.workers) || s.workers[j.Element] == nil {
 		refuse("unknown_tag", "no worker %s.%d was asked for in this run", j.Tag, j.Element)
 		return
@@ -310,7 +315,7 @@ func (e *Engine) detach(w *worker, gone bool) {
 		e.endWorker(w, e.endWord(w))
 		return
 	}
-	if w.sub == nil && w.held == 0 && (w.leaving || w.told != notTold) {
+	if (w.sub == nil || e.leftInOrder(w)) && w.held == 0 && (w.leaving || w.told != notTold) {
 		e.endWorker(w, e.leaveWord(w))
 		return
 	}
@@ -392,6 +397,9 @@ func (e *Engine) endWorker(w *worker, word string) {
 		e.fleet.Give(int(w.task), int64(w.slots))
 		w.sub.left--
 		e.judge(w)
+		if w.wish {
+			e.notReplaced(w)
+		}
 	}
 	e.closeRow(w, word)
 	if w.number != 0 {
@@ -422,6 +430,10 @@ func (e *Engine) endWord(w *worker) string {
 	switch w.end.Cause {
 	case launcher.TimeLimit, launcher.Preempted, launcher.NodeFailed, launcher.OutOfMemory:
 		return w.end.Cause.String()
+	case launcher.Cancelled:
+		if w.told == notTold && !w.leaving && !w.killed {
+			return w.end.Cause.String()
+		}
 	}
 	switch {
 	case w.killed:

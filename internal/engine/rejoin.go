@@ -24,6 +24,7 @@ func (e *Engine) inherit(w *pastWorker) *worker {
 	at := launcherName(w.ID)
 	switch here := e.cfg.Launcher.Local && w.Node == e.cfg.Node; {
 	case !w.Launched:
+	case e.book != nil: // which knows of it, or will be told
 	case !here:
 		// Nobody here can tell whether it lives, nor end it, so that it gets nothing more: it is only waited for.
 		e.held = append(e.held, w.PastWorker)

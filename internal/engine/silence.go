@@ -94,7 +94,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 			return next
 		}
 	}
-	if (w.told != notTold || w.leaving) && w.held == 0 && due(w.toldAt+j.Grace) {
+	if (w.told != notTold || w.leaving) && w.held == 0 && due(w.toldAt+e.goneWithin(w)) {
 		e.kill(w)
 		return next
 	}

@@ -310,6 +310,9 @@ func (b *Book) Admit(now time.Duration, tag, array string) bool {
 	return true
 }
 
+// Knows reports whether a tag was ever that of a submission.
+func (b *Book) Knows(tag string) bool { return b.entries[tag] != nil }
+
 // Bound returns the array of a tag, "" if there is none yet.
 func (b *Book) Bound(tag string) string {
 	if en := b.entries[tag]; en != nil {
