@@ -41,9 +41,9 @@ func TestBlocksEndAtOnceWithAKilledCoordinator(t *testing.T) {
 	}
 }
 
-func TestUserCodeIsNotToldWhoseChildItsWorkerIs(t *testing.T) {
+func TestUserCodeIsNotToldWhichWorkerOfItsLauncherRunsIt(t *testing.T) {
 	t.Parallel()
-	runJob(t, 0, job("resources = { cpu = 1 }", blocks("work", 1)+shell(`test -z "$DAISY_PARENT"`)))
+	runJob(t, 0, job("resources = { cpu = 1 }", blocks("work", 1)+shell(`test -z "$DAISY_TAG$DAISY_ELEMENT"`)))
 }
 
 func TestWhatAShellStartedBeforeItBecameTheRunIsLeftAlone(t *testing.T) {

@@ -182,7 +182,7 @@ func (s *runStatus) writeLive(b *bytes.Buffer) error {
 		parts = []string{"no limit"}
 	}
 	fmt.Fprintf(b, "resources: %s%s\n", strings.Join(parts, ", "), more)
-	fmt.Fprintf(b, "workers: %s\n\n", workerSums(live.Workers))
+	fmt.Fprintf(b, "workers: %s\n%s\n", workerSums(live.Workers), notUsed(live.Excluded))
 
 	head := []string{"<task", "<state", "blocks", "success", "skipped", "failed", "orphaned", "abandoned", "running", "ready", "waiting", "retries", "max workers", "timeout"}
 	var rows [][]string

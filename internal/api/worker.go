@@ -22,7 +22,9 @@ type JoinRequest struct {
 	// which then has a Name.
 	Tag     string `json:"tag,omitempty"`
 	Element int    `json:"element,omitempty"`
-	Name    string `json:"name,omitempty"`
+	// Array is what a batch system calls that submission, as the worker's environment says; absent where there is none.
+	Array string `json:"array,omitempty"`
+	Name  string `json:"name,omitempty"`
 	// Nonce tells one process from another with the same identity. Random, never 0.
 	Nonce uint64 `json:"nonce"`
 	// Task is the task that a worker with a Name asks for; "" = any.

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,11 @@ import (
 
 // obey reads an order, has it checked and carried out between two events, and answers with what do says.
 func (c *Coordinator) obey(w http.ResponseWriter, r *http.Request, order any, do func() (api.Done, error)) {
+	c.obeyThen(w, r, order, do, func(context.Context) error { return nil })
+}
+
+// obeyThen does the same, and answers when then has returned.
+func (c *Coordinator) obeyThen(w http.ResponseWriter, r *http.Request, order any, do func() (api.Done, error), then func(context.Context) error) {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(order); err != nil {
@@ -31,6 +37,10 @@ func (c *Coordinator) obey(w http.ResponseWriter, r *http.Request, order any, do
 	}
 	if refusal != nil {
 		c.refuseControl(w, r, refusal)
+		return
+	}
+	if err := then(r.Context()); err != nil {
+		c.refuseControl(w, r, err)
 		return
 	}
 	done.Version = api.ControlVersion
@@ -91,11 +101,7 @@ func (c *Coordinator) endEarly(kind engine.StopKind, why string) (running int64,
 	if err := c.engine.CheckStop(kind); err != nil {
 		return 0, err
 	}
-	var snap engine.Snapshot
-	c.engine.Snapshot(&snap)
-	for _, t := range snap.Tasks {
-		running += t.SlotsBusy
-	}
+	running = c.engine.Running()
 	c.cfg.Notice(why)
 	c.applyNow(engine.Event{Kind: engine.EventStop, Stop: kind, Text: why})
 	return running, nil

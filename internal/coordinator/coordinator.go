@@ -96,6 +96,7 @@ type Coordinator struct {
 	// Of the owner of the engine, too:
 	appended  uint64 // records so far
 	committed uint64
+	waiters   []waiter
 	lazy      []*session // with bytes that nobody was woken for
 	lazyAt    time.Duration
 	grants    []wire.Grant
@@ -103,6 +104,7 @@ type Coordinator struct {
 	finished  bool
 	broken    bool // the journal, tracking or lock failed: nobody waits for commits any more
 	outcome   engine.RunState
+	wrong     bool // nothing of the job could ever start, as it asks for it
 	why       string
 }
 
@@ -131,6 +133,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 	if c.pipeline, err = cfg.Job.Pipeline(); err != nil {
 		return nil, err
 	}
+	var left []launcher.Worker
 	c.recorder = stats.New(taskInfos(cfg.Job, c.pipeline))
 	if cfg.RunDir != nil {
 		if c.lock = cfg.Lock; c.lock == nil {
@@ -148,7 +151,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 			if c.past, last, err = c.readPast(); err != nil {
 				return nil, err
 			}
-			if err = c.endStrays(); err != nil {
+			if left, err = c.takeOver(); err != nil {
 				return nil, err
 			}
 		}
@@ -202,7 +205,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 	c.engine, err = engine.New(engine.Config{
 		Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Node: hostname(), Epoch: c.epoch, Began: c.began.UnixNano(),
 		Budget: cfg.Budget, Unlimited: cfg.Unlimited, MaxSlots: maxSlots, StopAtFirstFailure: cfg.Serial,
-		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered,
+		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered, Left: left,
 	})
 	if err != nil {
 		return nil, err
@@ -297,11 +300,12 @@ func (c *Coordinator) Interrupt(sig syscall.Signal) bool {
 	return false
 }
 
-// Snapshot fills into with the present state, read between two events. It is an error when the run is over.
-func (c *Coordinator) Snapshot(ctx context.Context, into *engine.Snapshot) error {
+// Overview fills into with the present state, without workers and failures, read between two events. It is an error when the
+// run is over.
+func (c *Coordinator) Overview(ctx context.Context, into *engine.Snapshot) error {
 	done := make(chan struct{})
 	c.inbox.call(func() {
-		c.engine.Snapshot(into)
+		c.engine.Overview(into)
 		close(done)
 	})
 	select {

@@ -152,6 +152,9 @@ func (c *Coordinator) applyAll(events []engine.Event) {
 				c.broken = true
 			}
 		}
+		if len(c.waiters) > 0 {
+			c.wakeWaiters()
+		}
 		c.engine.ApplyAll(c.now(), some, &c.owned.fx)
 		c.perform()
 	}
@@ -208,6 +211,8 @@ func (c *Coordinator) perform() {
 			c.submit(f.Submit)
 		case engine.EffectCancel, engine.EffectKill:
 			c.end(f.Kind, f.Workers)
+		case engine.EffectBind, engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectExclude, engine.EffectCancelArray:
+			c.ask(f.Kind, *f.Ask)
 		case engine.EffectEnded:
 			c.record(f.Attempt)
 			if s := c.flusher.stores[f.Task]; s != nil && s.HasResources() && f.Attempt.Verdict == scheduler.Succeeded {
@@ -217,7 +222,7 @@ func (c *Coordinator) perform() {
 		case engine.EffectNotice:
 			c.cfg.Notice(f.Text)
 		case engine.EffectFinished:
-			c.finished, c.outcome, c.why = true, f.State, f.Text
+			c.finished, c.outcome, c.why, c.wrong = true, f.State, f.Text, f.Wrong
 		}
 	}
 	fx.Reset()

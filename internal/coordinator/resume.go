@@ -18,6 +18,8 @@ import (
 	"example.org/daisy/internal/process"
 	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/tracking"
+	"example.org/daisy/internal/units"
+	"example.org/daisy/launcher"
 	"example.org/daisy/scheduler"
 )
 
@@ -123,18 +125,39 @@ const lettingGo = 3 * rundir.RenewEvery
 // them.
 const strayBound = 10 * time.Second
 
-// endStrays ends what a dead coordinator has left on this machine, workers and what they had started, so that no block runs twice.
-func (c *Coordinator) endStrays() error {
+// takeOver takes over the workers that a dead coordinator has left on this machine and that its journal knows, and ends whatever else it
+// has left, so that no block runs twice. Without a launcher that could take them over, the workers are ended too.
+func (c *Coordinator) takeOver() (left []launcher.Worker, err error) {
+	if c.cfg.Launcher != nil && c.cfg.Launcher.Properties().Queue {
+		return nil, nil // its workers are the batch system's, wherever they run: the engine asks for them
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), strayBound)
 	defer cancel()
-	found, err := process.EndMarked(ctx, []string{launchedFor + "=" + c.runID}, 0)
+	mark := launchedFor + "=" + c.runID
+	var ended fmt.Stringer
+	if l, can := c.cfg.Launcher.(launcher.Adopter); can {
+		known := map[string]bool{}
+		for _, w := range c.past.Live() {
+			known[w.ID] = known[w.ID] || w.Launched
+		}
+		c.cfg.Launcher.Watch(c.status)
+		left, ended, err = l.Adopt(ctx, mark, func(w launcher.Worker) bool { return known[w.String()] })
+	} else {
+		var found process.PIDs
+		if found, err = process.EndMarked(ctx, []string{mark}, nil, 0); len(found) > 0 {
+			ended = found
+		}
+	}
 	if err != nil {
-		return fmt.Errorf("resume %s: processes that the coordinator before had started: %w", c.cfg.RunDir.Path(), err)
+		return nil, fmt.Errorf("resume %s: processes that the coordinator before had started: %w", c.cfg.RunDir.Path(), err)
 	}
-	if len(found) > 0 {
-		c.cfg.Notice(fmt.Sprintf("ended processes of the coordinator before: %v", found))
+	if len(left) > 0 {
+		c.cfg.Notice(fmt.Sprintf("took over %s of the coordinator before", units.Plural(int64(len(left)), "worker")))
 	}
-	return nil
+	if ended != nil {
+		c.cfg.Notice(fmt.Sprintf("ended processes of the coordinator before: %v", ended))
+	}
+	return left, nil
 }
 
 // openGroup opens the tracking group of a task, which a run that goes on had when it was last alive. Should it be gone, or be another

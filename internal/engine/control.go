@@ -241,7 +241,7 @@ func (e *Engine) shrink() {
 		x.slots[w.task] -= int64(w.slots)
 		x.free = x.free.Add(requires.Times(int64(w.slots)))
 		e.tell(w, toDrain, "the run may use less from now on")
-		if w.nonce == 0 || w.session == 0 && w.held == 0 {
+		if w.nonce == 0 || w.session == 0 && w.held == 0 && !w.away { // who is away has blocks of which it has not told
 			e.cancel(w)
 		}
 	}

@@ -23,7 +23,8 @@ const (
 	EffectJoined
 	// EffectRefused: answer Request: refused with Code and Text. With Request 0: tell Session that Lease is stale (Text).
 	EffectRefused
-	// EffectWelcome: Session is attached; Leases are those that it holds no longer and must kill.
+	// EffectWelcome: Session is attached; Leases are those that it holds no longer and must kill, Kept those of earlier epochs that
+	// it holds under another number.
 	EffectWelcome
 	// EffectBlocks: answer Request of Session with Handouts of Task.
 	EffectBlocks
@@ -42,12 +43,28 @@ const (
 	// EffectClose: close Session's connection; Text says why.
 	EffectClose
 
-	// EffectSubmit: ask the launcher for Submit. Answered by EventSubmitted.
+	// EffectSubmit: ask the launcher for Submit. Answered by EventSubmitted; where it is a Queue, by EventAnswered.
 	EffectSubmit
-	// EffectCancel: ask the launcher to make Workers leave (pending ones never start).
+	// EffectCancel: ask the launcher to make Workers leave (pending ones never start). Where it is a Queue, answered by EventAnswered.
 	EffectCancel
 	// EffectKill: ask the launcher to kill Workers with all that they started.
 	EffectKill
+
+	// These ask a launcher that is a Queue what Ask says. One question is asked at a time, EffectSubmit and EffectCancel included, and
+	// answered by EventAnswered, but for EffectBind.
+	//
+	// EffectBind: Ask.Tag is Ask.Array from now on.
+	EffectBind
+	// EffectList: what there is of this run.
+	EffectList
+	// EffectKnown: whether Ask.Array is known.
+	EffectKnown
+	// EffectAccount: how elements of Ask.Arrays ended, of all arrays if there are none.
+	EffectAccount
+	// EffectExclude: pending elements of Ask.Array are to keep off Ask.Nodes.
+	EffectExclude
+	// EffectCancelArray: end all of Ask.Array, if it carries Ask.Tag.
+	EffectCancelArray
 
 	// EffectEnded: for the statistics: an attempt ended: Attempt.
 	EffectEnded
@@ -74,12 +91,22 @@ type Effect struct {
 	Record   []byte
 	Handouts []scheduler.Handout
 	Leases   []scheduler.Lease
+	Kept     []Kept
 	Workers  []launcher.Worker
 	Submit   *Submission
+	Ask      *Ask
 	Attempt  *Attempt
 	WorkerID string
 	Code     string
 	Text     string
+	// Wrong: with EffectFinished, nothing of the run could ever start, as it was asked for.
+	Wrong bool
+}
+
+// Kept is a hand-out of an earlier epoch that is a lease of this one.
+type Kept struct {
+	Epoch    uint64
+	Was, Now scheduler.Lease
 }
 
 // A Submission is what to ask the launcher for; the shell adds program, environment and paths.
@@ -91,7 +118,7 @@ type Submission struct {
 	// Slots is the slots of each worker, Requires what one slot needs.
 	Slots    int
 	Requires scheduler.Resources
-	// Exclude are nodes on which workers keep failing; never any where there is one node only.
+	// Exclude are nodes on which workers keep failing, and those that are excluded by hand, sorted.
 	Exclude []string
 }
 

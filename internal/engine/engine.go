@@ -36,6 +36,9 @@ type Config struct {
 	Past *Past
 	// Recovered are what Past knows and the journal does not: ends of attempts, and retries.
 	Recovered []Record
+	// Left are the workers of earlier epochs that the launcher has found alive here, and has taken over. All others that it, or one like it,
+	// had started on this machine have ended.
+	Left []launcher.Worker
 	// JournalHandouts: workers are part of this process and die with it, so that every hand-out is journalled too.
 	JournalHandouts bool
 }
@@ -74,26 +77,35 @@ type Engine struct {
 	joins       uint32    // workers that have joined ever
 	nodes       map[string]uint32
 	submissions map[string]*submission
+	excluded    map[string]*Exclusion // by hand, by node
 	tags        int
 	rows        []*row
 	acks        []*worker
 	scanAt      time.Duration // when some worker's silence or idleness is to be looked at; never = not at all
 
-	leases   leaseTable
-	spare    *lease // list of unused ones
-	inHands  int64  // leases that are not bound to a result
-	results  int64  // leases that are
-	retries  retryHeap
-	demand   demand
-	began    []TaskRecord  // what the first record says of the tasks
-	lost     []uint32      // workers of earlier epochs that are known to have ended
-	held     []PastWorker  // those of which nobody knows
-	holdTo   time.Duration // until then no block is handed out, because of held
-	launched int64         // workers asked for ever
-	peak     int64         // most workers alive at once
-	proven   []bool        // classes of which a worker has shown that it works
-	good     int64         // valid returns
-	tight    bool          // limits became smaller, and more may be taken than they allow
+	leases    leaseTable
+	spare     *lease // list of unused ones
+	inHands   int64  // leases that are not bound to a result
+	results   int64  // leases that are
+	retries   retryHeap
+	demand    demand
+	began     []TaskRecord  // what the first record says of the tasks
+	lost      []uint32      // workers of earlier epochs that are known to have ended
+	away      []*worker     // those that may come back, in the order in which they had joined
+	parked    []Event       // of those that have, and have to wait
+	held      []PastWorker  // those that cannot, and may live
+	holdTo    time.Duration // until then no block is handed out, because of held
+	launched  int64         // workers asked for ever
+	peak      int64         // most workers alive at once
+	book      *fleet.Book   // what a batch system holds of the run; nil where there is none
+	classes   []class       // with it
+	cuts      map[blockOf]int
+	binds     []fleet.Call // of earlier epochs, of which the launcher has not been told
+	maySubmit bool
+	wrong     bool   // nothing could ever start
+	proven    []bool // classes of which a worker has shown that it works
+	good      int64  // valid returns
+	tight     bool   // limits became smaller, and more may be taken than they allow
 
 	phase phase
 	stop  stopping
@@ -130,6 +142,10 @@ type task struct {
 	pauseTo  time.Duration // no submission before
 	failed   int64
 	failures []FailedBlock
+
+	hopeless string // why no more workers are asked for
+	refusal  string // the last one by a batch system
+	times    *times // of blocks, where workers have an end
 }
 
 // New checks what it is given and makes a run of it. Nothing happens before the first Apply.
@@ -159,8 +175,8 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, sched: sched,
 		workers: make(map[string]*worker), sessions: make(map[SessionID]*worker), nodes: make(map[string]uint32),
-		submissions: make(map[string]*submission),
-		tasks:       make([]task, len(specs)), scanAt: never,
+		submissions: make(map[string]*submission), excluded: make(map[string]*Exclusion),
+		tasks: make([]task, len(specs)), scanAt: never,
 	}
 	kinds := make([]fleet.Kind, len(specs))
 	fleetTasks := make([]fleet.Task, len(specs))
@@ -191,6 +207,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e.fleet = fleet.New(fleetTasks, scheduler.NewBudget(cfg.Budget, cfg.Unlimited), int64(cfg.MaxSlots))
 	e.demand.init(len(specs))
+	if cfg.Launcher.Queue {
+		e.openBook()
+	}
 	if cfg.Past != nil {
 		e.resume(cfg.Past)
 	}
@@ -239,12 +258,18 @@ func (e *Engine) take(ev *Event) {
 	case EventJoin:
 		e.join(ev.Request, ev.Join)
 	case EventAttach:
-		e.attach(ev)
-		e.tellTimeout(e.sessions[ev.Session])
+		if !e.attachLater(ev) {
+			e.attach(ev)
+		}
 	case EventSubmitted:
 		e.submitted(ev.Tag, ev.Text)
 	case EventStatus:
 		e.status(ev.Status)
+	case EventAnswered:
+		if e.book != nil && ev.Answer != nil {
+			e.book.Answered(e.now, *ev.Answer)
+			e.readBook()
+		}
 	case EventCommitted:
 		e.commit(ev.UpTo)
 	case EventStop:
@@ -255,9 +280,13 @@ func (e *Engine) take(ev *Event) {
 		e.set(ev.Set)
 	case EventStopWorker:
 		e.stopWorker(ev.Worker, ev.Text)
+	case EventExclude:
+		e.exclude(ev.Exclude)
 	case EventDetach, EventHeartbeat, EventAcquire, EventRelease, EventLeaving:
 		if w := e.sessions[ev.Session]; w != nil {
 			e.fromWorker(w, ev)
+		} else if len(e.parked) > 0 && ev.Kind == EventDetach {
+			e.detachParked(ev.Session)
 		}
 	}
 	if e.tight {
@@ -284,6 +313,9 @@ func (e *Engine) begin() {
 		e.append(Record{Kind: RecordGone, Worker: w, Text: "lost"})
 	}
 	e.lost = nil
+	for _, w := range e.away {
+		e.append(Record{Kind: RecordServes, Worker: w.number, Task: w.task})
+	}
 	for _, r := range e.cfg.Recovered {
 		e.append(r)
 		if r.Kind == RecordEnd {
@@ -293,6 +325,10 @@ func (e *Engine) begin() {
 	for i := range e.tasks {
 		e.raiseMark(i, 0)
 	}
+	for i := range e.binds {
+		e.ask(&e.binds[i])
+	}
+	e.binds = nil
 	e.wantCommit = true
 }
 
@@ -321,6 +357,9 @@ func (e *Engine) fromWorker(w *worker, ev *Event) {
 func (e *Engine) settle() {
 	for {
 		e.more = e.sched.Work(workUnits)
+		if len(e.parked) > 0 && !e.sched.More() {
+			e.attachParked()
+		}
 		e.look()
 		again := false
 		if e.phase == running {
@@ -328,6 +367,10 @@ func (e *Engine) settle() {
 			e.recall()
 			again = e.orderWorkers()
 			e.checkBrakes()
+		}
+		if e.book != nil {
+			again = e.turnBook() || again
+			e.checkHopeless()
 		}
 		if !e.progress() && !again {
 			break

@@ -34,6 +34,8 @@ const (
 	EventSubmitted
 	// EventStatus: the launcher saw a change: Status.
 	EventStatus
+	// EventAnswered: what came of the question to the batch system that was asked last: Answer.
+	EventAnswered
 	// EventStop: the run is to end early: Stop, Text (why, for people). A second one with StopNow ends it at once.
 	EventStop
 	// EventBroken: the infrastructure failed for good (journal cannot be written, taken over): Text.
@@ -42,6 +44,8 @@ const (
 	EventSet
 	// EventStopWorker: one worker is to leave, as when the run is stopped: Worker, Text (why, for people).
 	EventStopWorker
+	// EventExclude: a node is not to be used from now on, or may be again: Exclude.
+	EventExclude
 )
 
 // StopKind is how a run is ended early.
@@ -82,7 +86,9 @@ type Event struct {
 	Tag     string
 	Text    string
 	Status  *launcher.Status
+	Answer  *Answer
 	Set     *Setting
+	Exclude *Exclusion
 }
 
 // LeaveReason is why a worker says that it leaves.
@@ -104,8 +110,10 @@ type Join struct {
 	// Tag and Element name the submission; Tag is empty for a worker that nobody launched, which then has a Name.
 	Tag     string
 	Element int
-	Name    string
-	Nonce   uint64
+	// Array is what the batch system calls its submission, "" if it does not know.
+	Array string
+	Name  string
+	Nonce uint64
 	// Task is what a worker with a Name asks for, "" = any.
 	Task  string
 	Slots int
@@ -113,10 +121,13 @@ type Join struct {
 	PID   int
 }
 
-// Held is a lease that a worker that comes back still has.
+// Held is a lease that a worker that comes back still has, and what it is for: one of an earlier epoch is known by that.
 type Held struct {
-	Epoch uint64
-	Lease scheduler.Lease
+	Epoch   uint64
+	Lease   scheduler.Lease
+	Task    int32
+	Block   int64
+	Attempt int32
 }
 
 // Use is what an attempt used, measured by the worker. Zero = not measured.

@@ -35,6 +35,7 @@ type worker struct {
 	detached time.Duration // when the connection ended, while there is none
 	suspect  bool
 	hinted   bool // the launcher suspects that it has ended
+	away     bool // it served an earlier epoch, and has not come back
 
 	leaving  bool // it says so itself
 	leave    LeaveReason
@@ -54,6 +55,8 @@ type worker struct {
 	ending   bool          // it has ended, but its last words may still be on the way
 	endBy    time.Duration // until then
 	end      launcher.End  // what the launcher saw, if endSeen
+	until    time.Duration // when its batch system ends it; 0 = not known
+	wish     bool          // it was cancelled by hand: it is not to be replaced
 	endSeen  bool
 	ended    bool
 
@@ -109,7 +112,10 @@ type refuser func(code, format string, args ...any)
 
 func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	s := e.submissions[j.Tag]
-	if s == nil || j.Element < 0 || j.Element >= len(s.workers) {
+	if e.book != nil && !e.admit(req, j, s, refuse) {
+		return
+	}
+	if s == nil || j.Element < 0 || j.Element >= len(s.workers) || s.workers[j.Element] == nil {
 		refuse("unknown_tag", "no worker %s.%d was asked for in this run", j.Tag, j.Element)
 		return
 	}
@@ -124,6 +130,10 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	case int64(j.Slots) > int64(w.slots) && w.nonce == 0:
 		refuse("bad_request", "worker %s was asked for with %d slots, not %d", w.id, w.slots, j.Slots)
 	default:
+		if why := e.turnedAway(w, j.Node); why != "" {
+			refuse("excluded", "%s", why)
+			return
+		}
 		e.accept(req, w, j)
 	}
 }
@@ -131,8 +141,12 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 	w := e.workers[j.Name]
 	if w != nil && !w.ended && w.sub == nil && w.nonce == j.Nonce {
+		w.any = w.any || w.away && j.Task == ""
 		e.accept(req, w, j)
 		return
+	}
+	if w != nil && w.away {
+		w = nil // nobody has heard of that one in this epoch: it may be this one's predecessor, and is refused if it comes
 	}
 	task, anyTask := e.externalTask(j.Task)
 	switch {
@@ -146,6 +160,8 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 		refuse("bad_request", "there is no task %q in this run", j.Task)
 	case !anyTask && e.tasks[task].ended:
 		refuse("ended", "task %q has ended: there is nothing to do any more", j.Task)
+	case e.turnedAway(nil, j.Node) != "":
+		refuse("excluded", "%s", e.turnedAway(nil, j.Node))
 	default:
 		w = &worker{id: j.Name, task: int32(task), any: anyTask, slots: int32(j.Slots), bornAt: e.now, answer: never}
 		e.workers[w.id] = w
@@ -188,7 +204,6 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 		if !e.proven[e.tasks[w.task].class] {
 			e.lookAt(e.now + provenAfter)
 		}
-		e.cameBack(w.id, w.nonce)
 		e.openRow(w)
 		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds()})
 		e.wantCommit = true
@@ -225,13 +240,14 @@ func (e *Engine) attach(ev *Event) {
 	if w.session != 0 {
 		e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker has opened another connection"})
 	}
+	e.back(w)
 	e.setSession(w, ev.Session)
 	e.forgetRequests(w)
 	w.askedAt = e.now
 	e.hear(w)
 
-	gone := e.takeStock(w, ev.Held)
-	e.emit(Effect{Kind: EffectWelcome, Session: w.session, Leases: gone})
+	gone, kept := e.takeStock(w, ev.Held)
+	e.emit(Effect{Kind: EffectWelcome, Session: w.session, Leases: gone, Kept: kept})
 	switch {
 	case w.told == toStop:
 		e.emit(Effect{Kind: EffectStop, Session: w.session, Text: w.toldWhy})
@@ -241,20 +257,30 @@ func (e *Engine) attach(ev *Event) {
 		e.tell(w, toLeave, e.why)
 	}
 	e.recount(w)
+	e.tellTimeout(w)
 }
 
-// takeStock compares what a worker that comes back holds with what it should, and returns what it holds no longer. Leases that
+// takeStock compares what a worker that comes back holds with what it should, and returns what it holds no longer, and what it holds
+// by another name. Leases that
 // it does not name are in doubt until it has had the time to send again what it could not deliver: their results, or their
 // hand-out was lost on the way.
-func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease) {
+func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease, kept []Kept) {
 	for l := w.first; l != nil; l = l.next {
 		l.doubtful = true
 	}
 	w.doubts = w.held
 	start := len(e.out.leases)
 	for _, h := range held {
+		if h.Epoch != e.cfg.Epoch {
+			if l := e.claim(w, &h); l != nil {
+				kept = append(kept, Kept{h.Epoch, h.Lease, l.handout.Lease})
+			} else {
+				e.out.leases = append(e.out.leases, h.Lease)
+			}
+			continue
+		}
 		l := e.leases.get(h.Lease)
-		if h.Epoch != e.cfg.Epoch || l == nil || l.worker != w {
+		if l == nil || l.worker != w {
 			e.out.leases = append(e.out.leases, h.Lease)
 			continue
 		}
@@ -263,7 +289,7 @@ func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease) {
 			w.doubts--
 		}
 	}
-	return e.out.leases[start:len(e.out.leases):len(e.out.leases)]
+	return e.out.leases[start:len(e.out.leases):len(e.out.leases)], kept
 }
 
 // settleDoubts takes back what a worker that came back has not named.
@@ -289,7 +315,7 @@ func (e *Engine) detach(w *worker, gone bool) {
 		e.endWorker(w, e.endWord(w))
 		return
 	}
-	if w.sub == nil && w.held == 0 && (w.leaving || w.told != notTold) {
+	if (w.sub == nil || e.leftInOrder(w)) && w.held == 0 && (w.leaving || w.told != notTold) {
 		e.endWorker(w, e.leaveWord(w))
 		return
 	}
@@ -358,6 +384,7 @@ func (e *Engine) endWorker(w *worker, word string) {
 	if w.ended {
 		return
 	}
+	e.back(w)
 	e.reclaim(w, lossOf(w))
 	if w.session != 0 {
 		e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker has ended"})
@@ -370,6 +397,9 @@ func (e *Engine) endWorker(w *worker, word string) {
 		e.fleet.Give(int(w.task), int64(w.slots))
 		w.sub.left--
 		e.judge(w)
+		if w.wish {
+			e.notReplaced(w)
+		}
 	}
 	e.closeRow(w, word)
 	if w.number != 0 {
@@ -400,6 +430,10 @@ func (e *Engine) endWord(w *worker) string {
 	switch w.end.Cause {
 	case launcher.TimeLimit, launcher.Preempted, launcher.NodeFailed, launcher.OutOfMemory:
 		return w.end.Cause.String()
+	case launcher.Cancelled:
+		if w.told == notTold && !w.leaving && !w.killed {
+			return w.end.Cause.String()
+		}
 	}
 	switch {
 	case w.killed:

@@ -26,13 +26,14 @@ type submission struct {
 	workers []*worker
 	left    int // workers that have not ended
 	sent    bool
+	bound   uint64 // record of what a batch system calls it; 0 if that is not known
 }
 
 // submit asks for workers, once the record of it is durable. What they take has been taken.
 func (e *Engine) submit(task int, slots, count int64) {
 	e.tags++
 	s := &submission{tag: strconv.Itoa(e.tags), left: int(count)}
-	s.request = Submission{Tag: s.tag, Count: int(count), Task: int32(task), Slots: int(slots), Requires: e.tasks[task].spec.Requires, Exclude: e.tasks[task].brake.Excluded()}
+	s.request = Submission{Tag: s.tag, Count: int(count), Task: int32(task), Slots: int(slots), Requires: e.tasks[task].spec.Requires}
 	e.submissions[s.tag] = s
 	for i := range count {
 		w := &worker{id: launcher.Worker{Tag: s.tag, Element: int(i)}.String(), sub: s, element: int(i), task: int32(task),
@@ -57,11 +58,17 @@ func (e *Engine) sendSubmission(s *submission) {
 		return
 	}
 	s.sent = true
+	s.request.Exclude = e.notOn(s.request.Task)
 	for _, w := range s.workers {
 		w.bornAt, w.hasBegun = e.now, e.cfg.Launcher.Local
 	}
 	if e.cfg.Launcher.Local {
 		e.lookAt(e.now + e.connectWithin())
+	}
+	if e.book != nil {
+		e.book.Submit(e.now, s.tag, len(s.workers), s.request.Exclude)
+		e.lookAt(e.now + pendingPatience)
+		return
 	}
 	e.emit(Effect{Kind: EffectSubmit, Submit: &s.request, Task: s.request.Task})
 }
@@ -103,7 +110,7 @@ func (e *Engine) status(st *launcher.Status) {
 		return
 	}
 	s := e.submissions[st.Worker.Tag]
-	if s == nil || st.Worker.Element < 0 || st.Worker.Element >= len(s.workers) {
+	if s == nil || st.Worker.Element < 0 || st.Worker.Element >= len(s.workers) || s.workers[st.Worker.Element] == nil {
 		return
 	}
 	w := s.workers[st.Worker.Element]
@@ -177,6 +184,7 @@ func (e *Engine) judge(w *worker) {
 	t := &e.tasks[w.task]
 	if t.brake.Bad(fleet.BadEnd{Worker: w.id, Node: w.node, Word: word, Last: w.lastWas}) {
 		e.notice("task %q: node %s is not used any more: workers keep failing on it", t.spec.ID, w.node)
+		e.keepOff(w.task)
 	}
 	if t.brake.Ends() == 1 {
 		e.notice("task %q: %s", t.spec.ID, t.brake.Message())
@@ -197,12 +205,21 @@ func (e *Engine) kill(w *worker) {
 		}
 		return
 	}
+	if e.book != nil {
+		if w.held == 0 {
+			e.book.GiveUp(w.name())
+		}
+		e.book.Cancel(e.now, w.name())
+		return
+	}
 	e.emit(Effect{Kind: EffectKill, Workers: []launcher.Worker{w.name()}})
 }
 
 // cancel has a worker that has not joined, or is not connected, leave.
 func (e *Engine) cancel(w *worker) {
-	if w.sub != nil && w.sub.sent && !w.killed {
+	if w.sub != nil && w.sub.sent && !w.killed && e.book != nil {
+		e.book.Cancel(e.now, w.name())
+	} else if w.sub != nil && w.sub.sent && !w.killed {
 		e.emit(Effect{Kind: EffectCancel, Workers: []launcher.Worker{w.name()}})
 	}
 }

@@ -17,7 +17,9 @@ type Past struct {
 	workers map[uint32]*pastWorker
 	order   []*pastWorker // as they joined
 	tags    int
-	state   RunState // how the last epoch ended; RunRunning if it was cut off
+	subs    []*pastSubmission
+	exclude map[string]*Exclusion // nodes that are excluded by hand
+	state   RunState              // how the last epoch ended; RunRunning if it was cut off
 	why     string
 }
 
@@ -64,7 +66,7 @@ type pastWorker struct {
 
 // NewPast makes an empty past of a pipeline.
 func NewPast(p *scheduler.Pipeline) *Past {
-	past := &Past{workers: make(map[uint32]*pastWorker)}
+	past := &Past{workers: make(map[uint32]*pastWorker), exclude: make(map[string]*Exclusion)}
 	for _, t := range p.Tasks() {
 		past.tasks = append(past.tasks, pastTask{id: t.ID, hash: hashOf(&t), blocks: t.Grid.Len(), ends: scheduler.NewPast(t.Grid.Len()), times: make(map[int64]uint32)})
 	}
@@ -91,6 +93,19 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 	switch r.Kind {
 	case RecordSubmission:
 		p.tags++
+		p.subs = append(p.subs, &pastSubmission{tag: r.ID, task: r.Task, count: r.Count, slots: r.Slots})
+	case RecordAccepted:
+		if s := p.submission(r.ID); s != nil && r.Text != "" {
+			s.void = true
+		}
+	case RecordBound:
+		if s := p.submission(r.ID); s != nil && s.array == "" {
+			s.array = r.Text
+		}
+	case RecordVoid:
+		if s := p.submission(r.ID); s != nil {
+			s.void = true
+		}
 	case RecordJoin:
 		w := &pastWorker{PastWorker: PastWorker{ID: r.ID, Nonce: r.Nonce, Node: r.Text, PID: int(r.PID), Launched: r.Launched, number: r.Worker}, slots: int32(r.Count)}
 		if p.workers[r.Worker] != nil {
@@ -126,6 +141,10 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 	case RecordRetry:
 		t.ends.Retry()
 		t.failed, t.failures = 0, nil
+	case RecordExclude:
+		if delete(p.exclude, r.ID); r.Final {
+			p.exclude[r.ID] = &Exclusion{Node: r.ID, By: r.Tail, Reason: r.Text}
+		}
 	case RecordRunEnd:
 		p.state, p.why = RunState(r.State), r.Text
 	}
@@ -289,39 +308,6 @@ func (p *Past) Failures(task int, yield func(block int64, times uint32)) {
 	}
 }
 
-// holdBack keeps all blocks back while workers of earlier epochs, of whom nobody knows whether they live, may still run some. Those that a
-// local launcher started on this machine are known to have ended.
-func (e *Engine) holdBack(live []PastWorker) {
-	for _, w := range live {
-		if w.Launched && e.cfg.Launcher.Local && w.Node == e.cfg.Node {
-			e.lost = append(e.lost, w.number)
-			continue
-		}
-		e.held = append(e.held, w)
-		// From now on: for how long it has been alone already, only a clock could say that may have been set.
-		e.holdTo = e.abandonAfter()
-	}
-}
-
-// cameBack notes that a worker has joined: if it is one that blocks wait for, what it holds of old it is told to end.
-func (e *Engine) cameBack(id string, nonce uint64) {
-	for i, w := range e.held {
-		if w.ID == id && w.Nonce == nonce {
-			e.append(Record{Kind: RecordGone, Worker: w.number, Text: "lost", At: e.last.Microseconds()})
-			e.held = append(e.held[:i], e.held[i+1:]...)
-			return
-		}
-	}
-}
-
-// endHold gives up waiting.
-func (e *Engine) endHold() {
-	for _, w := range e.held {
-		e.append(Record{Kind: RecordGone, Worker: w.number, Text: "lost", At: e.last.Microseconds()})
-	}
-	e.held = nil
-}
-
 // TaskRecordOf is what the journal says of a task at the start of an epoch.
 func TaskRecordOf(t *scheduler.Task) TaskRecord {
 	return TaskRecord{ID: t.ID, Blocks: t.Grid.Len(), Hash: hashOf(t)}
@@ -348,22 +334,34 @@ func (p *Past) ends() []*scheduler.Past {
 
 // resume takes over what the past knows. Called once, before the first event.
 func (e *Engine) resume(p *Past) {
-	e.holdBack(p.Live())
 	if len(p.epochs) > 0 {
 		p.cut()
 	}
 	e.tags = p.tags
+	e.stillExcluded(p.exclude)
 	for i := range e.tasks {
 		t, was := &e.tasks[i], &p.tasks[i]
 		t.most, t.checked, t.failed, t.failures = was.most, was.checked, was.failed, was.failures
 		t.mark.written, t.mark.durable = was.mark, was.mark
 	}
+	if e.book != nil {
+		defer e.adopt(p)
+	}
 	for _, w := range p.order {
 		e.joins = max(e.joins, w.number)
+		v := e.inherit(w)
 		for _, r := range w.rows {
-			r.worker = &worker{id: w.ID, node: w.Node, number: w.number, ended: true}
+			r.worker = v
+			if v == nil {
+				r.worker = &worker{id: w.ID, node: w.Node, number: w.number, ended: true}
+			}
 			e.rows = append(e.rows, r)
 			e.tasks[r.task].served++
+		}
+		if v != nil {
+			v.rows = w.rows
+			e.openRow(v)
+			e.recount(v)
 		}
 	}
 }

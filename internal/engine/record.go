@@ -46,6 +46,12 @@ const (
 	RecordPeak RecordKind = 14
 	// RecordRetry: the blocks of Task that had failed for good begin anew.
 	RecordRetry RecordKind = 15
+	// RecordExclude: a node is excluded by hand (Final), or may be used again: Final, ID (the node), Text (why), Tail (by whom).
+	RecordExclude RecordKind = 16
+	// RecordBound: a batch system has a submission: ID (its tag), Text (what the system calls it). No other array of that tag counts.
+	RecordBound RecordKind = 20
+	// RecordVoid: a batch system does not have a submission, and what may appear under its tag does not count: ID.
+	RecordVoid RecordKind = 21
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
@@ -169,6 +175,16 @@ func (r *Record) fields(c *coder) bool {
 		c.int64(&r.Count)
 	case RecordRetry:
 		c.int32(&r.Task)
+	case RecordBound:
+		c.string(&r.ID)
+		c.string(&r.Text)
+	case RecordVoid:
+		c.string(&r.ID)
+	case RecordExclude:
+		c.bool(&r.Final)
+		c.string(&r.ID)
+		c.string(&r.Text)
+		c.string(&r.Tail)
 	default:
 		return false
 	}

@@ -94,7 +94,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 			return next
 		}
 	}
-	if (w.told != notTold || w.leaving) && w.held == 0 && due(w.toldAt+j.Grace) {
+	if (w.told != notTold || w.leaving) && w.held == 0 && due(w.toldAt+e.goneWithin(w)) {
 		e.kill(w)
 		return next
 	}
@@ -143,6 +143,7 @@ func (e *Engine) idleTimeout() time.Duration {
 // blamed for it. A launched one is killed, and stays in the books until its launcher has seen it end.
 func (e *Engine) giveUp(w *worker) {
 	e.notice("worker %s on %s has been silent for %s: its blocks go out again", w.id, orUnknown(w.node), units.Duration((e.now - w.heard).Round(time.Second)))
+	e.back(w)
 	e.reclaim(w, scheduler.Ending{Outcome: scheduler.Lost, Blameless: true})
 	if w.sub == nil {
 		e.endWorker(w, "lost")

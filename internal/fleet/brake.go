@@ -60,7 +60,9 @@ func Word(end launcher.End) string {
 	word := end.Cause.String()
 	switch end.Cause {
 	case launcher.Exited:
-		word = fmt.Sprintf("exit status %d", end.Exit)
+		if word = "by itself"; end.Exit >= 0 {
+			word = fmt.Sprintf("exit status %d", end.Exit)
+		}
 	case launcher.Signalled:
 		word = fmt.Sprintf("signal %d", end.Signal)
 	}
@@ -128,6 +130,13 @@ func (b *Brake) Excluded() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Include lets a node be used again until workers fail on it anew. What has counted stays counted.
+func (b *Brake) Include(node string) {
+	if n := b.nodes[node]; n != nil {
+		n.inARow = 0
+	}
 }
 
 // Message says what happened: how often workers ended how, where, whose logs to read and what they said last.

@@ -86,7 +86,7 @@ func (s *Spawner) Start(c Config) (*Process, error) {
 	env := append(make([]string, 0, len(c.Env)), c.Env...)
 	r := &request{
 		path: c.Argv[0], argv: c.Argv,
-		attr: &os.ProcAttr{Dir: c.Dir, Env: env, Files: files, Sys: attributes(c.EndsItself)},
+		attr: &os.ProcAttr{Dir: c.Dir, Env: env, Files: files, Sys: attributes(c.Outlives)},
 	}
 	p.started = time.Now()
 	s.fork(r)

@@ -71,9 +71,12 @@ type patience struct {
 
 type leaseKey struct{ epoch, lease uint64 }
 
+// A heldBlock is a block that has not been released, under the name that its hand-out had. A coordinator that has resumed the run knows
+// the hand-out under another name, which whoever runs the block need not hear of.
 type heldBlock struct {
 	block Block
 	taken bool // a slot has it
+	now   leaseKey
 }
 
 // An undelivered is a release that the coordinator has not acknowledged.
@@ -228,7 +231,10 @@ func (c *Client) takeLocked(max int) []Block {
 	clear(c.queue[:n])
 	c.queue = c.queue[n:] // appending moves it to the front again now and then; moving it at every take is quadratic
 	for i := range got {
-		c.held[leaseKey{got[i].Epoch, got[i].Lease}] = heldBlock{got[i], true}
+		key := leaseKey{got[i].Epoch, got[i].Lease}
+		h := c.held[key]
+		h.taken = true
+		c.held[key] = h
 	}
 	return got
 }
@@ -267,10 +273,15 @@ func (c *Client) Release(b Block, r Result) error {
 }
 
 func (c *Client) releaseLocked(b Block, r Result) {
-	delete(c.held, leaseKey{b.Epoch, b.Lease})
+	key := leaseKey{b.Epoch, b.Lease}
+	now := key
+	if h, ours := c.held[key]; ours {
+		now = h.now
+	}
+	delete(c.held, key)
 	c.seq++
 	m := wire.Release{
-		Seq: c.seq, Epoch: b.Epoch, Lease: b.Lease, Outcome: r.Outcome,
+		Seq: c.seq, Epoch: now.epoch, Lease: now.lease, Outcome: r.Outcome,
 		WallNanos: int64(r.Wall), CPUNanos: int64(r.CPU), PeakRSSBytes: r.PeakRSSBytes, Message: r.Message, Tail: r.Tail,
 		ReadBytes: r.IO.ReadBytes, WrittenBytes: r.IO.WrittenBytes,
 	}
@@ -376,7 +387,7 @@ func (c *Client) fail(err error) {
 func (c *Client) forgetLocked(match func(leaseKey) bool) []Block {
 	var taken []Block
 	for key, h := range c.held {
-		if match(key) {
+		if match(h.now) {
 			delete(c.held, key)
 			if h.taken {
 				taken = append(taken, h.block)
@@ -385,7 +396,7 @@ func (c *Client) forgetLocked(match func(leaseKey) bool) []Block {
 	}
 	keep := c.queue[:0]
 	for _, b := range c.queue {
-		if !match(leaseKey{b.Epoch, b.Lease}) {
+		if _, ours := c.held[leaseKey{b.Epoch, b.Lease}]; ours {
 			keep = append(keep, b)
 		}
 	}

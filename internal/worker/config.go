@@ -13,7 +13,9 @@ import (
 type Identity struct {
 	Tag     string
 	Element int
-	Name    string
+	// Array is what a batch system calls that submission, "" where there is none.
+	Array string
+	Name  string
 }
 
 // A Func is user code as a Go function. It returns nil when the block is done; ctx ends at the block's timeout and when the

@@ -292,7 +292,8 @@ func (c *Client) granted(m *wire.Blocks) {
 			c.releaseLocked(b, Result{Outcome: wire.Recalled})
 			continue
 		}
-		c.held[leaseKey{b.Epoch, b.Lease}] = heldBlock{block: b}
+		key := leaseKey{b.Epoch, b.Lease}
+		c.held[key] = heldBlock{block: b, now: key}
 		c.queue = append(c.queue, b)
 	}
 	for len(c.waiting) > 0 && len(c.queue) > 0 {
@@ -355,7 +356,7 @@ func (c *Client) recalled(leases []uint64) {
 	c.mu.Lock()
 	kept := c.queue[:0]
 	for _, b := range c.queue {
-		if wanted[b.Lease] {
+		if wanted[c.held[leaseKey{b.Epoch, b.Lease}].now.lease] {
 			c.releaseLocked(b, Result{Outcome: wire.Recalled})
 		} else {
 			kept = append(kept, b)
