@@ -26,6 +26,7 @@ const (
 	coLazy           // acknowledgements that waited go out
 	coStatus         // n = index in pendingStatus
 	coSubmitted      // n = index in pendingAnswer
+	coAnswered       // n = index in asked: what a batch system says
 	coLooks          // it looks whether its directory can be written to
 	coStops          // a person ends the run; n = engine.StopKind
 )
@@ -67,6 +68,7 @@ type coordinator struct {
 	lazy                []*link
 	statuses            []launcher.Status
 	answers             []answer
+	asked               []engine.Answer
 	unwritable          bool
 	broken, finished    bool
 	state               engine.RunState
@@ -125,9 +127,13 @@ func (co *coordinator) start() error {
 	if co.past != nil {
 		recovered = co.readOutbox(pipeline)
 	}
+	var left []launcher.Worker
+	if co.past != nil {
+		left = w.launcher.adopt(co)
+	}
 	co.engine, err = engine.New(engine.Config{
 		Job: w.cfg.Job, Pipeline: pipeline, Launcher: w.launcher.properties(), Node: w.nodeName(0), Epoch: co.epoch, Began: int64(co.began),
-		Budget: w.cfg.Budget, Unlimited: w.cfg.Unlimited, Past: co.past, Recovered: recovered,
+		Budget: w.cfg.Budget, Unlimited: w.cfg.Unlimited, Past: co.past, Recovered: recovered, Left: left,
 	})
 	if err != nil {
 		return err
@@ -274,6 +280,8 @@ func (co *coordinator) act(ev *event) {
 	case coSubmitted:
 		a := co.answers[ev.n]
 		co.apply(engine.Event{Kind: engine.EventSubmitted, Tag: a.tag, Text: a.refusal})
+	case coAnswered:
+		co.apply(engine.Event{Kind: engine.EventAnswered, Answer: &co.asked[ev.n]})
 	case coLooks:
 		co.lookAtDisk()
 	case coStops:
@@ -412,6 +420,8 @@ func (co *coordinator) perform() {
 			w.launcher.cancel(co, slices.Clone(f.Workers))
 		case engine.EffectKill:
 			w.launcher.kill(co, slices.Clone(f.Workers))
+		case engine.EffectBind, engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectExclude, engine.EffectCancelArray:
+			w.launcher.ask(co, f.Kind, *f.Ask)
 		case engine.EffectFinished:
 			co.finished, co.state, co.why = true, f.State, f.Text
 		}
@@ -456,6 +466,7 @@ func (co *coordinator) tell(f *engine.Effect) {
 		o.first = len(l.out.leases)
 		l.out.leases = append(l.out.leases, f.Leases...)
 		o.last = len(l.out.leases)
+		l.out.kept = append(l.out.kept, f.Kept...)
 	}
 	l.out.orders = append(l.out.orders, o)
 	if f.Kind != engine.EffectAcknowledge && l.lazy {

@@ -207,6 +207,11 @@ func (w *World) powerFailure(co *coordinator) {
 	}
 	w.crash(co)
 	w.disk.powerFailure()
+	for i := len(w.workers) - 1; i >= 0; i-- {
+		if x := w.workers[i]; x.node == 0 {
+			x.die(launcher.End{Cause: launcher.NodeFailed})
+		}
+	}
 }
 
 // takeOver stops the coordinator, and has another begin that takes its lock. What it left on this machine is ended by the new one.

@@ -9,8 +9,8 @@ import (
 	"example.org/daisy/scheduler"
 )
 
-// processes is a launcher of processes on the coordinator's machine: they start at once, their end is seen at once, and they
-// die with the coordinator.
+// processes is a launcher of processes on the coordinator's machine: they start at once, their end is seen at once, and they outlive a
+// coordinator that dies.
 type processes struct {
 	world *World
 	rng   *rand.Rand
@@ -23,7 +23,8 @@ type processes struct {
 // A process is a worker's, as its launcher sees it.
 type process struct {
 	x        *worker
-	owner    *coordinator
+	parent   *coordinator        // has started it
+	owner    *coordinator        // watches it
 	requires scheduler.Resources // of the whole worker
 	ours     bool                // it was told to leave or killed
 }
@@ -40,20 +41,40 @@ func (p *processes) begins(*coordinator)       {}
 func (p *processes) held() scheduler.Resources { return p.used }
 func (p *processes) survives() bool            { return false }
 
-// died: the death signal ends them all.
-func (p *processes) died(co *coordinator) { p.endAll(co) }
+// died: its workers go on without it.
+func (p *processes) died(*coordinator) {}
 
-func (p *processes) close(co *coordinator) { p.endAll(co) }
-
-func (p *processes) endAll(co *coordinator) {
+// close ends all that it has started or taken over.
+func (p *processes) close(co *coordinator) {
 	for i := len(p.world.workers) - 1; i >= 0; i-- {
 		x := p.world.workers[i]
-		if e := p.list[x.at]; e.owner == co {
+		if e := p.list[x.at]; e.parent == co || e.owner == co {
 			e.ours = true
 			x.die(launcher.End{Cause: launcher.Signalled, Signal: 9})
 		}
 	}
 }
+
+// adopt takes over those that the journal knows, and ends all others.
+func (p *processes) adopt(co *coordinator) (left []launcher.Worker) {
+	known := map[string]bool{}
+	for _, w := range co.past.Live() {
+		known[w.ID] = known[w.ID] || w.Launched
+	}
+	for i := len(p.world.workers) - 1; i >= 0; i-- {
+		x := p.world.workers[i]
+		if e := p.list[x.at]; known[x.id] {
+			e.owner = co
+			left = append(left, x.at)
+		} else {
+			x.die(launcher.End{Cause: launcher.Signalled, Signal: 9})
+		}
+	}
+	return left
+}
+
+// ask: nobody has to be asked.
+func (p *processes) ask(*coordinator, engine.EffectKind, engine.Ask) {}
 
 func (p *processes) submit(co *coordinator, s *engine.Submission) {
 	w := p.world
@@ -77,7 +98,7 @@ func (p *processes) submit(co *coordinator, s *engine.Submission) {
 		}
 		x := w.process(at, 0, s.Slots, start)
 		x.dud, x.broken = p.dies.has(w.now), p.broken.has(w.now)
-		p.list[at] = &process{x: x, owner: co, requires: each}
+		p.list[at] = &process{x: x, parent: co, owner: co, requires: each}
 		p.used = p.used.Add(each)
 	}
 }
@@ -111,6 +132,9 @@ func (p *processes) ended(x *worker, how launcher.End) {
 	delete(p.list, x.at)
 	w.gone(x)
 	how.Ours = e.ours
+	if e.owner != e.parent {
+		how = launcher.End{Cause: launcher.Exited, Exit: -1, Ours: e.ours} // nobody is told
+	}
 	p.world.tellStatus(e.owner, launcher.Status{Worker: x.at, State: launcher.Ended, Node: w.nodeName(x.node), End: how}, time.Duration(p.rng.Int64N(int64(5*time.Millisecond))))
 }
 

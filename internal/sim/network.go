@@ -35,6 +35,7 @@ type packet struct {
 	orders   []order
 	handouts []scheduler.Handout
 	leases   []scheduler.Lease
+	kept     []engine.Kept
 }
 
 // An order is a message to a worker. Handouts and leases are the packet's from first to last.
@@ -137,7 +138,7 @@ func (w *World) packet(l *link) *packet {
 // recycle takes a packet back that nobody looks at any more.
 func (w *World) recycle(p *packet) {
 	clear(p.events)
-	p.link, p.events, p.orders, p.handouts, p.leases = nil, p.events[:0], p.orders[:0], p.handouts[:0], p.leases[:0]
+	p.link, p.events, p.orders, p.handouts, p.leases, p.kept = nil, p.events[:0], p.orders[:0], p.handouts[:0], p.leases[:0], p.kept[:0]
 	w.packets = append(w.packets, p)
 }
 

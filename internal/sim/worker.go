@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"example.org/daisy/internal/engine"
@@ -41,9 +43,11 @@ type worker struct {
 	number, index int
 	id            string
 	nonce         uint64
-	node          int
-	slots         int
-	dead          bool
+	// array is what its batch system calls its submission, "" where there is none.
+	array string
+	node  int
+	slots int
+	dead  bool
 	// dud: it ends as soon as it starts. broken: it cannot start any user code.
 	dud, broken bool
 	// stalledTo: its process is stopped until then.
@@ -235,7 +239,7 @@ func (w *worker) dial() {
 	default:
 		w.link = &link{w: w, co: co, index: -1, workerOpen: true, coOpen: true}
 		p := w.world.packet(w.link)
-		p.events = append(p.events, engine.Event{Kind: engine.EventJoin, Join: &engine.Join{Tag: w.at.Tag, Element: w.at.Element, Nonce: w.nonce, Slots: w.slots, Node: w.world.nodeName(w.node), PID: 1}})
+		p.events = append(p.events, engine.Event{Kind: engine.EventJoin, Join: &engine.Join{Tag: w.at.Tag, Element: w.at.Element, Array: w.array, Nonce: w.nonce, Slots: w.slots, Node: w.world.nodeName(w.node), PID: 1}})
 		w.world.sendToCo(p, coPacket)
 		w.world.queue.push(event{at: now + joinTimeout, to: w, what: workerNoAnswer, n: w.try})
 	}
@@ -317,12 +321,19 @@ func (w *worker) joined(o *order, p *packet) {
 	w.task = o.task
 	hello := w.world.packet(w.link)
 	ev := engine.Event{Kind: engine.EventAttach, Worker: w.id, Nonce: w.nonce}
+	claim := func(epoch uint64, h scheduler.Handout) {
+		ev.Held = append(ev.Held, engine.Held{Epoch: epoch, Lease: h.Lease, Task: h.Task, Block: h.Block, Attempt: h.Attempt})
+	}
+	for i := range w.unacked { // results first: those leave their slots free
+		if u := &w.unacked[i]; u.ev.Epoch == o.epoch || u.ev.Outcome != scheduler.Recalled {
+			claim(u.ev.Epoch, u.h)
+		}
+	}
+	results := len(ev.Held)
 	for i := range w.held {
-		ev.Held = append(ev.Held, engine.Held{Epoch: w.held[i].epoch, Lease: w.held[i].h.Lease})
+		claim(w.held[i].epoch, w.held[i].h)
 	}
-	for i := range w.unacked {
-		ev.Held = append(ev.Held, engine.Held{Epoch: w.unacked[i].ev.Epoch, Lease: w.unacked[i].ev.Lease})
-	}
+	slices.SortFunc(ev.Held[results:], func(a, b engine.Held) int { return cmp.Compare(a.Lease, b.Lease) })
 	hello.events = append(hello.events, ev)
 	w.world.sendToCo(hello, coPacket)
 }
@@ -347,6 +358,7 @@ func (w *worker) welcome(o *order, p *packet) {
 	for _, lease := range p.leases[o.first:o.last] {
 		w.forget(func(b *heldBlock) bool { return b.h.Lease == lease })
 	}
+	w.rename(p.kept)
 	if !w.beating {
 		w.beating = true
 		w.world.queue.push(event{at: w.world.now + w.patience.heartbeat, to: w, what: workerBeats})
@@ -367,6 +379,26 @@ func (w *worker) welcome(o *order, p *packet) {
 		w.world.recycle(out)
 	}
 	w.work()
+}
+
+// rename takes over the names that a coordinator of a later epoch has given to hand-outs of earlier ones. Results of those that have
+// got none are not sent again.
+func (w *worker) rename(kept []engine.Kept) {
+	for _, k := range kept {
+		for i := range w.held {
+			if b := &w.held[i]; b.epoch == k.Epoch && b.h.Lease == k.Was {
+				b.epoch, b.h.Lease = w.epoch, k.Now
+				break
+			}
+		}
+		for i := range w.unacked {
+			if u := &w.unacked[i]; u.ev.Epoch == k.Epoch && u.ev.Lease == k.Was {
+				u.ev.Epoch, u.ev.Lease, u.h.Lease = w.epoch, k.Now, k.Now
+				break
+			}
+		}
+	}
+	w.unacked = slices.DeleteFunc(w.unacked, func(u undelivered) bool { return u.ev.Epoch != w.epoch })
 }
 
 // say queues a message; flush sends what is queued.

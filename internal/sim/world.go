@@ -118,6 +118,10 @@ type launching interface {
 	submit(co *coordinator, s *engine.Submission)
 	cancel(co *coordinator, workers []launcher.Worker)
 	kill(co *coordinator, workers []launcher.Worker)
+	// ask puts a question to a batch system.
+	ask(co *coordinator, kind engine.EffectKind, a engine.Ask)
+	// adopt takes over the workers that earlier coordinators have left on this machine.
+	adopt(co *coordinator) []launcher.Worker
 	// ended: a worker's process is gone.
 	ended(x *worker, how launcher.End)
 	// held is what the system holds for this run at the moment.
