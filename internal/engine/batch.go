@@ -43,7 +43,7 @@ type class struct {
 func (e *Engine) openBook() {
 	e.classes = make([]class, len(e.proven))
 	e.book = fleet.NewBook(fleet.BookConfig{Seed: uint64(e.cfg.Began), Heard: func(at launcher.Worker) time.Duration {
-		if w := e.launchedAs(at); w != nil && w.nonce != 0 && !w.away {
+		if w := e.launchedAs(at); w != nil && w.nonce != 0 && !w.unheard {
 			return w.heard
 		}
 		return -1

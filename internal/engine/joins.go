@@ -22,6 +22,7 @@ type worker struct {
 
 	nonce  uint64
 	number uint32 // from 1, in the order of joining; 0 = not joined
+	record uint64 // of its join
 	node   string
 	nodeNo uint32
 	task   int32
@@ -36,6 +37,7 @@ type worker struct {
 	suspect  bool
 	hinted   bool // the launcher suspects that it has ended
 	away     bool // it served an earlier epoch, and has not come back
+	unheard  bool // it served an earlier epoch, and was never heard in this one
 
 	leaving  bool // it says so itself
 	leave    LeaveReason
@@ -44,6 +46,7 @@ type worker struct {
 	toldWhy  string
 	toldAt   time.Duration // when it held nothing any more after being told
 	killed   bool
+	missed   bool // it may have looked for a coordinator while there was none: that it never connected proves nothing
 	tardy    bool // it never connected, or never asked for anything, and is killed for that
 	joinedAt time.Duration
 	askedAt  time.Duration // when it last asked, or joined
@@ -206,9 +209,10 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 		}
 		e.openRow(w)
 		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds()})
+		w.record = e.appended
 		e.wantCommit = true
 	}
-	w.heard = e.now
+	w.heard, w.unheard = e.now, false
 	e.recount(w)
 	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
 	e.emit(Effect{Kind: EffectJoined, Request: req, WorkerID: w.id, Task: w.task})

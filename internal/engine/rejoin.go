@@ -34,7 +34,7 @@ func (e *Engine) inherit(w *pastWorker) *worker {
 		e.lost = append(e.lost, w.number)
 		return nil
 	}
-	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, answer: never, away: true}
+	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, answer: never, away: true, unheard: true}
 	for _, r := range w.rows {
 		v.returned = v.returned || r.processed > 0
 	}
@@ -132,11 +132,7 @@ func (e *Engine) claim(w *worker, h *Held) *lease {
 	}
 	e.raiseMark(int(h.Task), h.Block) // it was below the mark, unless the worker tells a tale
 	l := e.newLease(got, w)
-	for _, r := range w.rows {
-		if r.task == h.Task {
-			l.row = r
-		}
-	}
+	l.row = e.rowFor(w, h.Task)
 	if w.sub == nil && w.started < w.slots {
 		e.fleet.Inherit(int(h.Task), 1) // it runs already
 	}

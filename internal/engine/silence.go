@@ -21,7 +21,7 @@ const (
 
 // hear notes a sign of life. It makes a suspect well.
 func (e *Engine) hear(w *worker) {
-	w.heard = e.now
+	w.heard, w.unheard = e.now, false
 	if w.suspect || w.hinted || w.answer != never {
 		w.suspect, w.hinted, w.answer = false, false, never
 		e.recount(w)

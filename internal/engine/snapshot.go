@@ -167,6 +167,21 @@ func (e *Engine) openRow(w *worker) {
 	e.tasks[w.task].served++
 }
 
+// rowFor is the row of a worker for a task that it need not serve now. That it has served it may be what an earlier epoch had no time to
+// write down.
+func (e *Engine) rowFor(w *worker, task int32) *row {
+	for _, r := range w.rows {
+		if r.task == task {
+			return r
+		}
+	}
+	r := &row{worker: w, task: task, slots: w.slots, since: e.now, over: true, end: "left"}
+	w.rows = append(w.rows, r)
+	e.rows = append(e.rows, r)
+	e.tasks[task].served++
+	return r
+}
+
 // closeRow ends it.
 func (e *Engine) closeRow(w *worker, end string) {
 	if w.row == nil || w.row.over {
