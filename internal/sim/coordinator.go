@@ -459,6 +459,9 @@ func (co *coordinator) tell(f *engine.Effect) {
 	}
 	switch f.Kind {
 	case engine.EffectBlocks:
+		if q, is := co.world.launcher.(*queue); is {
+			q.gives(l.w)
+		}
 		o.first = len(l.out.handouts)
 		l.out.handouts = append(l.out.handouts, f.Handouts...)
 		o.last = len(l.out.handouts)

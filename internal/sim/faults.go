@@ -57,14 +57,29 @@ const (
 	FaultBroken
 	// FaultStop has a person end the run: N is the engine.StopKind. It is resumed later.
 	FaultStop
-	// FaultNode takes the power from a node for a while. FaultHint has the launcher suspect an end that is none.
+	// Of a batch system: FaultNode takes the power from a node for a while, FaultPreempt ends what runs there, FaultBlackHole has whatever
+	// starts there end at once for a while, FaultDrain keeps it empty.
 	FaultNode
-	FaultHint
+	FaultPreempt
+	FaultBlackHole
+	FaultDrain
+	// FaultDeaf: it does not answer for a while. FaultEmpty: it answers that there is nothing.
+	FaultDeaf
+	FaultEmpty
+	// For a while, answers to submissions are lost after they were made (FaultUnsure), before (FaultLost), or they are made much later
+	// (FaultLate), or twice (FaultTwice).
+	FaultUnsure
+	FaultLost
+	FaultLate
+	FaultTwice
+	// FaultForgets: the controller loses its state, and gives ids to others. FaultHand: an administrator cancels an element.
+	FaultForgets
+	FaultHand
 	faultKinds
 )
 
 var faultNames = [...]string{"crash", "crash-on-disk", "power", "disk-full", "sync", "slow-sync", "stall", "suspend", "take-over", "worker-dies", "worker-stalls",
-	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "hint"}
+	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "deaf", "empty", "unsure", "lost", "late", "twice", "forgets", "hand"}
 
 // String is the fault's name.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -96,6 +111,9 @@ func (a *faultActor) act(ev *event) {
 		}
 	case faultPasses:
 		w.logf("fault %d is over", ev.n)
+		if q, is := w.launcher.(*queue); is {
+			q.passes(&w.cfg.Faults[ev.n])
+		}
 		switch w.cfg.Faults[ev.n].Kind {
 		case FaultDiskFull:
 			w.disk.full = false
@@ -188,6 +206,11 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 		if alive {
 			w.resumeIn = f.For
 			w.queue.push(event{at: w.now, to: co, what: coStops, n: uint64(f.N % int(engine.StopNow+1))})
+		}
+	default:
+		if q, is := w.launcher.(*queue); is {
+			q.upset(f, lasts)
+			a.passes(f, n)
 		}
 	}
 }

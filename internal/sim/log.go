@@ -41,6 +41,8 @@ func (w *World) logEvent(co *coordinator, ev *engine.Event) {
 		what = fmt.Sprintf("status %v %v on %q %v", ev.Status.Worker, ev.Status.State, ev.Status.Node, ev.Status.End)
 	case engine.EventStop:
 		what = fmt.Sprintf("stop %d", ev.Stop)
+	case engine.EventAnswered:
+		what = fmt.Sprintf("answer: array %q known %v error %v rows %+v", ev.Answer.Array, ev.Answer.Known, ev.Answer.Err, ev.Answer.Listing.Elements)
 	case engine.EventBroken:
 		what = "broken " + ev.Text
 	default:
@@ -85,6 +87,9 @@ func (w *World) logEffect(co *coordinator, f *engine.Effect) {
 		what = fmt.Sprintf("cancel %v", f.Workers)
 	case engine.EffectKill:
 		what = fmt.Sprintf("kill %v", f.Workers)
+	case engine.EffectBind, engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectExclude, engine.EffectCancelArray:
+		what = fmt.Sprintf("%s tag %q array %q arrays %v nodes %v", map[engine.EffectKind]string{engine.EffectBind: "bind", engine.EffectList: "list", engine.EffectKnown: "known",
+			engine.EffectAccount: "account", engine.EffectExclude: "exclude", engine.EffectCancelArray: "cancel array"}[f.Kind], f.Ask.Tag, f.Ask.Array, f.Ask.Arrays, f.Ask.Nodes)
 	case engine.EffectEnded:
 		a := f.Attempt
 		what = fmt.Sprintf("ended task %d block %d attempt %d %v: %v", a.Handout.Task, a.Handout.Block, a.Handout.Attempt, a.Outcome, a.Verdict)

@@ -31,8 +31,11 @@ func Scenario(seed uint64) Config {
 	c.SegmentBytes = pick(r, int64(200), 2000, 64<<20)
 	c.Tracking = r.IntN(3) > 0
 	c.Nodes = 1
+	if r.IntN(2) == 0 {
+		drawBatch(r, &c)
+	}
 	c.Faults = drawFaults(r, &c)
-	c.MaxTime = 30 * 24 * time.Hour
+	c.MaxTime = 10 * 24 * time.Hour
 	return c
 }
 
@@ -119,6 +122,28 @@ func drawCode(r *rand.Rand) Code {
 	return c
 }
 
+// drawBatch puts a batch system in the place of processes.
+func drawBatch(r *rand.Rand, c *Config) {
+	c.Nodes = 1 + r.IntN(5)
+	c.Batch = &BatchConfig{
+		Nodes: c.Nodes, CPU: 1000 * int64(6+r.IntN(5)), GPU: 4000, Cycle: pick(r, time.Second, 10*time.Second, 30*time.Second), Load: pick(r, 0, 300, 800),
+		Limit: pick(r, 0, 0, 30*time.Minute, 4*time.Hour), KillWait: 30 * time.Second, MaxSubmitted: pick(r, 0, 0, 3), MaxArray: pick(r, 0, 0, 2),
+		MinJobAge: pick(r, 2*time.Second, 5*time.Minute), FailSeen: pick(r, time.Second, 5*time.Minute), NoAccounts: r.IntN(3) == 0, FixedNodes: r.IntN(3) == 0,
+		Answer: pick(r, 10*time.Millisecond, 300*time.Millisecond, 3*time.Second),
+	}
+	for i := range c.Job.Tasks {
+		if t := &c.Job.Tasks[i]; c.Batch.Limit > 0 && c.Batch.Limit < time.Hour {
+			t.Timeout = min(t.Timeout, 5*time.Minute) // so that blocks fit
+		}
+	}
+}
+
+// batchFaults are those of a run on a batch system. A power failure of the login node leaves its workers alone.
+var batchFaults = []FaultKind{FaultCrash, FaultCrash, FaultCrash, FaultCrashOnDisk, FaultPower, FaultDiskFull, FaultStall, FaultSuspend, FaultTakeOver, FaultWorkerDies,
+	FaultWorkerStalls, FaultDisconnect, FaultHalfOpen, FaultCut, FaultCut, FaultCutOut, FaultCutIn, FaultSlowNet, FaultStop,
+	FaultNode, FaultNode, FaultPreempt, FaultPreempt, FaultBlackHole, FaultDrain, FaultDeaf, FaultDeaf, FaultEmpty, FaultUnsure, FaultUnsure, FaultLost, FaultLate, FaultLate, FaultTwice,
+	FaultForgets, FaultHand}
+
 // expected is about how long a run takes where nothing goes wrong.
 func expected(c *Config) time.Duration {
 	sum := time.Duration(0)
@@ -145,6 +170,9 @@ var localFaults = []FaultKind{FaultCrash, FaultCrash, FaultCrash, FaultCrashOnDi
 
 func drawFaults(r *rand.Rand, c *Config) []Fault {
 	kinds := localFaults
+	if c.Batch != nil {
+		kinds = batchFaults
+	}
 	n := r.IntN(12)
 	if r.IntN(8) == 0 {
 		n = 0

@@ -44,10 +44,11 @@ type worker struct {
 	id            string
 	nonce         uint64
 	// array is what its batch system calls its submission, "" where there is none.
-	array string
-	node  int
-	slots int
-	dead  bool
+	array   string
+	element *array
+	node    int
+	slots   int
+	dead    bool
 	// dud: it ends as soon as it starts. broken: it cannot start any user code.
 	dud, broken bool
 	// stalledTo: its process is stopped until then.
