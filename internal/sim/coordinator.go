@@ -70,6 +70,7 @@ type coordinator struct {
 	answers             []answer
 	asked               []engine.Answer
 	unwritable          bool
+	unsynced            bool // tracking could not be closed in order
 	broken, finished    bool
 	state               engine.RunState
 	why                 string

@@ -24,7 +24,8 @@ type killed struct{}
 type memDisk struct {
 	rng     *rand.Rand
 	files   map[string]*memFile
-	changes []dirChange // not synced
+	locks   map[string]*coordinator // of groups of tracking
+	changes []dirChange             // not synced
 	// full: nothing more can be written. failSync: the next sync fails.
 	full, failSync bool
 	// failedSync: one has failed, or is to, since a coordinator began.
@@ -34,14 +35,16 @@ type memDisk struct {
 	syncs  int64
 }
 
-// A dirChange is a name that was made (was nil), replaced or removed.
+// A dirChange is a name that was made (was nil), replaced or removed. with: it happened together with the change before.
 type dirChange struct {
 	name string
 	was  *memFile
+	with bool
 }
 
 type memFile struct {
 	disk *memDisk
+	dir  bool
 	data []byte
 	// undo brings back what is on the disk: the last write first. lost is what no later sync helps.
 	undo, lost []memWrite
@@ -54,7 +57,9 @@ type memWrite struct {
 	grew int // bytes that the file grew by
 }
 
-func newMemDisk(rng *rand.Rand) *memDisk { return &memDisk{rng: rng, files: make(map[string]*memFile)} }
+func newMemDisk(rng *rand.Rand) *memDisk {
+	return &memDisk{rng: rng, files: make(map[string]*memFile), locks: make(map[string]*coordinator)}
+}
 
 // step counts an operation. The coordinator may die at any.
 func (d *memDisk) step() {
@@ -82,7 +87,7 @@ func (d *memDisk) Create(name string) (journal.File, error) {
 }
 
 func (d *memDisk) rename(name string, f *memFile) {
-	d.changes = append(d.changes, dirChange{name, d.files[name]})
+	d.changes = append(d.changes, dirChange{name: name, was: d.files[name]})
 	if f == nil {
 		delete(d.files, name)
 	} else {
@@ -102,7 +107,7 @@ func (d *memDisk) Remove(name string) error {
 
 // Sync makes the bytes of a file durable, or the names in a directory.
 func (d *memDisk) Sync(name string) error {
-	if f := d.files[name]; f != nil {
+	if f := d.files[name]; f != nil && !f.dir {
 		return f.Sync()
 	}
 	d.step()
@@ -170,9 +175,14 @@ func (f *memFile) Sync() error {
 // Truncate cuts the file. That is durable at once, which is the harder case for a reader that hopes for more.
 func (f *memFile) Truncate(n int64) error {
 	f.disk.step()
-	if int(n) < len(f.data) {
-		f.data = f.data[:n]
+	if int(n) > len(f.data) {
+		if f.disk.full {
+			return syscall.ENOSPC
+		}
+		f.put(make([]byte, int(n)-len(f.data)), len(f.data))
+		return nil
 	}
+	f.data = f.data[:n]
 	beyond := func(w memWrite) bool { return w.at+len(w.was) > int(n) || w.at+w.grew > int(n) }
 	f.undo, f.lost = slices.DeleteFunc(f.undo, beyond), slices.DeleteFunc(f.lost, beyond)
 	return nil
@@ -185,6 +195,9 @@ func (d *memDisk) powerFailure() {
 	kept := 0
 	if len(d.changes) > 0 {
 		kept = d.rng.IntN(len(d.changes) + 1)
+		for kept < len(d.changes) && d.changes[kept].with {
+			kept++
+		}
 	}
 	for i := len(d.changes) - 1; i >= kept; i-- {
 		if c := d.changes[i]; c.was == nil {

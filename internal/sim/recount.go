@@ -177,6 +177,7 @@ func (c *checks) ends(co *coordinator) {
 		}
 	}
 	c.checkBlocks(co, folds)
+	c.checkTracking(co, folds)
 }
 
 // checkBlocks compares where every block stands with what its attempts say.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -264,6 +265,10 @@ func (w *World) ends(co *coordinator) {
 func (w *World) cannotStart(co *coordinator, err error) {
 	w.logf("epoch %d cannot begin: %v", co.epoch, err)
 	co.dead = true
+	if errors.Is(err, errLocked) {
+		w.resumeLater()
+		return
+	}
 	if !w.disk.full && !w.disk.failedSync {
 		w.checks.fail("epoch %d cannot begin: %v", co.epoch, err)
 		return

@@ -37,13 +37,8 @@ type File interface {
 	Close() error
 }
 
-// A Lock is one that is held.
-type Lock interface{ release() error }
-
-// Unlocked is a lock that keeps nobody from anything, for a disk that only one program has.
-type Unlocked struct{}
-
-func (Unlocked) release() error { return nil }
+// A Lock is one that is held, until it is released.
+type Lock interface{ Release() error }
 
 // OnDisk has the group on another disk than the system's.
 func OnDisk(d Disk) Option { return func(s *settings) { s.disk = d } }

@@ -90,7 +90,7 @@ func open(dir string, g *geom.Grid, o settings, flock func(*os.File) error) (*St
 	}
 	if err := s.makeAndOpen(Hash(g)); err != nil {
 		s.closeArrays()
-		_ = s.lock.release()
+		_ = s.lock.Release()
 		return nil, err
 	}
 	return s, nil
@@ -453,7 +453,7 @@ func (s *Store) Sync() error {
 
 // Close syncs and gives the lock back. The Store is closed also after an error.
 func (s *Store) Close() error {
-	return errors.Join(s.Sync(), s.closeArrays(), s.lock.release())
+	return errors.Join(s.Sync(), s.closeArrays(), s.lock.Release())
 }
 
 // arrayFile is the one chunk of an array.
