@@ -91,3 +91,47 @@ func TestABlockOfATaskThatItsWorkerIsNotKnownToServe(t *testing.T) {
 		t.Errorf("the rows of the workers do not add up to the task: %+v", snap.Workers)
 	}
 }
+
+// A worker whose node is cut off is not listed any more. What it had sent comes late, when it is dead already: from then on it is missing
+// anew, and is gone like others.
+func TestAWorkerThatIsHeardOnceMoreIsGoneLater(t *testing.T) {
+	c := newCluster(t, nil, taskOf(40, "a"))
+	c.run(15 * time.Second)
+	for _, s := range c.submits {
+		for i := range s.Count {
+			c.q.Forget(s.Tag, i)
+		}
+	}
+	for id := range c.agents {
+		a := c.agents[id]
+		a.silent = true
+		c.after(3*time.Minute, func() {
+			c.apply(Event{Kind: EventHeartbeat, Session: a.session})
+			c.die(a)
+		})
+	}
+	c.ends(2*time.Hour, RunDone)
+	if c.said("their end was not seen") {
+		t.Errorf("workers are in the book for ever: %q", c.notices)
+	}
+}
+
+// A run that has ended before its workers were seen to end is resumed with them: what they take is not free.
+func TestWorkersThatWereNotSeenToEndAreTakenOver(t *testing.T) {
+	c := newCluster(t, nil, taskOf(40, "a"))
+	c.run(15 * time.Second)
+	for _, a := range c.agents {
+		a.silent = true // and the batch system takes its time over them
+	}
+	c.apply(Event{Kind: EventStop, Stop: StopNow, Text: "enough"})
+	c.q.Down = launcher.ErrUnsure
+	c.run(time.Hour)
+	if !c.said("their end was not seen") {
+		t.Fatalf("the run ended in another way: %q", c.notices)
+	}
+	n := c.resumed(taskOf(40, "a"))
+	n.apply(Event{Kind: EventTick})
+	if taken, want := n.e.fleet.Slots(0), int64(len(c.agents)); taken < want {
+		t.Errorf("%d slots are taken, and %d workers may be there", taken, want)
+	}
+}

@@ -47,6 +47,7 @@ type worker struct {
 	toldAt   time.Duration // when it held nothing any more after being told
 	killed   bool
 	missed   bool // it may have looked for a coordinator while there was none: that it never connected proves nothing
+	unseen   bool // nobody has seen it end, and it may take what it has taken still: whoever resumes the run has to wait for it
 	tardy    bool // it never connected, or never asked for anything, and is killed for that
 	joinedAt time.Duration
 	askedAt  time.Duration // when it last asked, or joined
@@ -406,7 +407,7 @@ func (e *Engine) endWorker(w *worker, word string) {
 		}
 	}
 	e.closeRow(w, word)
-	if w.number != 0 {
+	if w.number != 0 && !w.unseen {
 		e.append(Record{Kind: RecordGone, Worker: w.number, Text: word, At: e.last.Microseconds()})
 	}
 	last := len(e.live) - 1
