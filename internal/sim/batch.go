@@ -56,6 +56,7 @@ type node struct {
 	others    int64 // cpu that others take
 	down      bool  // it has no power
 	drained   bool  // nothing more starts on it
+	unheard   bool  // it is cut off from everybody
 	blackHole bool  // whatever starts on it ends at once
 }
 
@@ -104,6 +105,7 @@ const (
 	batchKills     // n = array and element
 	batchSees      // n = node that has failed: now it is seen
 	batchOthersEnd // n = array of somebody else
+	batchSuspects  // n = node that is not heard, and lives
 )
 
 func newBatch(w *World, cfg BatchConfig, rng *rand.Rand) *batch {
@@ -134,6 +136,10 @@ func (b *batch) act(ev *event) {
 	case batchSees:
 		if b.nodes[ev.n].down {
 			b.seeFailure(int(ev.n))
+		}
+	case batchSuspects:
+		if b.nodes[ev.n].unheard {
+			b.suspect(int(ev.n))
 		}
 	case batchOthersEnd:
 		for i := range b.arrays[ev.n].elements {
@@ -329,6 +335,32 @@ func (b *batch) seeFailure(where int) {
 			}
 		}
 	}
+}
+
+// suspect takes a node that is not heard for dead. What runs there goes on.
+func (b *batch) suspect(where int) {
+	b.nodes[where].drained = true
+	for _, a := range b.arrays {
+		for i := range a.elements {
+			if e := &a.elements[i]; e.state == elementRunning && e.node == where {
+				b.over(a, e, elementEnded, "NODE_FAIL", launcher.End{Cause: launcher.NodeFailed})
+			}
+		}
+	}
+}
+
+// rejoins brings such a node back: what it still runs of those that were given up is ended.
+func (b *batch) rejoins(where int) {
+	b.nodes[where].unheard = false
+	for _, a := range b.arrays {
+		for i := range a.elements {
+			if e := &a.elements[i]; e.state >= elementEnded && e.node == where && e.x != nil {
+				b.kill(e.x, launcher.Signalled)
+			}
+		}
+	}
+	b.nodes[where].drained = b.nodes[where].down
+	b.wake()
 }
 
 // repair brings a node back.

@@ -234,8 +234,8 @@ func (f *memFile) unwrite(w memWrite, chance bool) {
 		return
 	}
 	reached := 0 // bytes of the growth that stay, as the length is written last
-	for from := 0; from < size; from += sector {
-		to := min(from+sector, size)
+	for from, to := 0, 0; from < size; from = to {
+		to = min((w.at+from)/sector*sector+sector-w.at, size)
 		if chance && f.disk.rng.IntN(2) == 0 {
 			reached = to
 			continue

@@ -42,7 +42,7 @@ const (
 	// FaultWorkerDies ends a worker's process by a signal, FaultWorkerStalls stops it for a while.
 	FaultWorkerDies
 	FaultWorkerStalls
-	// FaultDisconnect ends a worker's connection, FaultHalfOpen does and tells nobody.
+	// FaultDisconnect ends connections of workers again and again for a while, FaultHalfOpen ends one and tells nobody.
 	FaultDisconnect
 	FaultHalfOpen
 	// FaultCut cuts a node off for a while; FaultCutOut and FaultCutIn only in one direction.
@@ -58,11 +58,12 @@ const (
 	// FaultStop has a person end the run: N is the engine.StopKind. It is resumed later.
 	FaultStop
 	// Of a batch system: FaultNode takes the power from a node for a while, FaultPreempt ends what runs there, FaultBlackHole has whatever
-	// starts there end at once for a while, FaultDrain keeps it empty.
+	// starts there end at once for a while, FaultDrain keeps it empty, FaultNetless cuts it off from everybody, so that it is thought dead.
 	FaultNode
 	FaultPreempt
 	FaultBlackHole
 	FaultDrain
+	FaultNetless
 	// FaultDeaf: it does not answer for a while. FaultEmpty: it answers that there is nothing.
 	FaultDeaf
 	FaultEmpty
@@ -79,7 +80,7 @@ const (
 )
 
 var faultNames = [...]string{"crash", "crash-on-disk", "power", "disk-full", "sync", "slow-sync", "stall", "suspend", "take-over", "worker-dies", "worker-stalls",
-	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "deaf", "empty", "unsure", "lost", "late", "twice", "forgets", "hand"}
+	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "forgets", "hand"}
 
 // String is the fault's name.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -93,9 +94,10 @@ func (f Fault) String() string {
 type faultActor struct{ world *World }
 
 const (
-	faultHappens what = iota // n = index in Config.Faults
-	faultResumes             // n = epoch that has ended
-	faultPasses              // what lasted is over; n = index
+	faultHappens     what = iota // n = index in Config.Faults
+	faultResumes                 // n = epoch that has ended
+	faultPasses                  // what lasted is over; n = index
+	faultDisconnects             // n = whom
 )
 
 func (a *faultActor) act(ev *event) {
@@ -109,6 +111,8 @@ func (a *faultActor) act(ev *event) {
 		if ev.n == w.epoch && !w.over {
 			w.begin()
 		}
+	case faultDisconnects:
+		a.disconnect(int(ev.n))
 	case faultPasses:
 		w.logf("fault %d is over", ev.n)
 		if q, is := w.launcher.(*queue); is {
@@ -120,6 +124,15 @@ func (a *faultActor) act(ev *event) {
 		case FaultPower:
 			w.net.hostDown = false
 		}
+	}
+}
+
+// disconnect ends a worker's connection on both sides.
+func (a *faultActor) disconnect(n int) {
+	w := a.world
+	if x := w.victim(n); x != nil && x.link != nil {
+		w.sendToWorker(w.packet(x.link), workerClosed)
+		w.queue.push(event{at: w.now, to: x.link.co, what: coClosed, packet: w.packet(x.link)})
 	}
 }
 
@@ -172,9 +185,9 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 			w.stallWorker(x, f.For)
 		}
 	case FaultDisconnect:
-		if x := w.victim(f.N); x != nil && x.link != nil {
-			w.sendToWorker(w.packet(x.link), workerClosed)
-			w.queue.push(event{at: w.now, to: x.link.co, what: coClosed, packet: w.packet(x.link)})
+		a.disconnect(f.N)
+		for i := range f.N % 16 {
+			w.queue.push(event{at: w.now + f.For/16*time.Duration(i+1), to: a, what: faultDisconnects, n: uint64(f.N + i)})
 		}
 	case FaultHalfOpen:
 		if x := w.victim(f.N); x != nil && x.link != nil {

@@ -324,6 +324,10 @@ func (q *queue) upset(f *Fault, lasts interval) {
 		b.nodes[where].blackHole = true
 	case FaultDrain:
 		b.nodes[where].drained = true
+	case FaultNetless:
+		b.nodes[where].unheard = true
+		q.world.net.nodes[where] = cut{lasts, lasts}
+		q.world.queue.push(event{at: q.world.now + b.cfg.FailSeen, to: b, what: batchSuspects, n: uint64(where)})
 	case FaultDeaf:
 		q.deaf = lasts
 	case FaultEmpty:
@@ -356,6 +360,8 @@ func (q *queue) passes(f *Fault) {
 	case FaultDrain:
 		b.nodes[where].drained = b.nodes[where].down
 		b.wake()
+	case FaultNetless:
+		b.rejoins(where)
 	}
 }
 

@@ -231,7 +231,7 @@ func (c *checks) hasReason(task int, block int64, bad []map[int64]bool) bool {
 // atEnd: the run has ended.
 func (c *checks) atEnd() {
 	for i := range c.tasks {
-		if n := len(c.tasks[i].running); n > 0 && !c.world.launcher.survives() {
+		if n := len(c.tasks[i].running); n > 0 && c.world.cfg.Batch == nil {
 			c.fail("%d blocks of task %d run after the end", n, i)
 		}
 	}

@@ -148,6 +148,11 @@ func drawBatch(r *rand.Rand, c *Config) {
 		MinJobAge: pick(r, 2*time.Second, 5*time.Minute), FailSeen: pick(r, time.Second, 5*time.Minute), NoAccounts: r.IntN(3) == 0, FixedNodes: r.IntN(3) == 0,
 		Answer: pick(r, 10*time.Millisecond, 300*time.Millisecond, 3*time.Second),
 	}
+	if c.Batch.Limit == 0 && r.IntN(4) == 0 && c.Job.Tasks[0].Grid.Len() < 1000 {
+		for i := range c.Code { // long blocks: longer than a worker may be silent
+			c.Code[i].Times = []TimeCount{{10 * time.Minute, 1}, {40 * time.Minute, 1}}
+		}
+	}
 	for i := range c.Job.Tasks {
 		if t := &c.Job.Tasks[i]; c.Batch.Limit > 0 && c.Batch.Limit < time.Hour {
 			t.Timeout = min(t.Timeout, 5*time.Minute) // so that blocks fit
@@ -158,7 +163,7 @@ func drawBatch(r *rand.Rand, c *Config) {
 // batchFaults are those of a run on a batch system. A power failure of the login node leaves its workers alone.
 var batchFaults = []FaultKind{FaultCrash, FaultCrash, FaultCrash, FaultCrashOnDisk, FaultPower, FaultDiskFull, FaultStall, FaultSuspend, FaultTakeOver, FaultWorkerDies,
 	FaultWorkerStalls, FaultDisconnect, FaultHalfOpen, FaultCut, FaultCut, FaultCutOut, FaultCutIn, FaultSlowNet, FaultStop,
-	FaultNode, FaultNode, FaultPreempt, FaultPreempt, FaultBlackHole, FaultDrain, FaultDeaf, FaultDeaf, FaultEmpty, FaultUnsure, FaultUnsure, FaultLost, FaultLate, FaultLate, FaultTwice,
+	FaultNode, FaultNode, FaultPreempt, FaultPreempt, FaultBlackHole, FaultDrain, FaultNetless, FaultNetless, FaultNetless, FaultDeaf, FaultDeaf, FaultEmpty, FaultUnsure, FaultUnsure, FaultLost, FaultLate, FaultLate, FaultTwice,
 	FaultForgets, FaultHand}
 
 // expected is about how long a run takes where nothing goes wrong.

@@ -21,11 +21,18 @@ var (
 	withLog = flag.Bool("log", false, "TestSeed prints everything that happens")
 )
 
+// raced: the race detector is on, and everything takes long.
+var raced = false
+
 // TestSeeds runs many worlds. A failing one says how to run it again, with fewer faults.
 func TestSeeds(t *testing.T) {
 	n := *seeds
-	if n == 0 {
-		n = 200
+	switch {
+	case n > 0:
+	case testing.Short(), raced:
+		n = 400
+	default:
+		n = 4000
 	}
 	var next atomic.Uint64
 	next.Store(*from)
