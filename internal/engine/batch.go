@@ -43,10 +43,10 @@ type class struct {
 func (e *Engine) openBook() {
 	e.classes = make([]class, len(e.proven))
 	e.book = fleet.NewBook(fleet.BookConfig{Seed: uint64(e.cfg.Began), Heard: func(at launcher.Worker) time.Duration {
-		if w := e.launchedAs(at); w != nil && w.nonce != 0 && !w.away {
+		if w := e.launchedAs(at); w != nil && w.nonce != 0 && w.heard > 0 {
 			return w.heard
 		}
-		return -1
+		return -1 // nor has one of an earlier epoch been heard that is not back
 	}})
 }
 
@@ -167,6 +167,12 @@ func (e *Engine) learnOf(w *worker, n *fleet.News) {
 	w.wish = n.Wish
 	if st.State == launcher.Running {
 		e.classes[e.tasks[w.task].class].yields = false
+	}
+	if st.State == launcher.Unknown && w.nonce == 0 && w.hintedAt == 0 {
+		w.hintedAt = max(e.now, 1)
+		e.lookAt(e.now + e.cfg.Job.HintAfter)
+	} else if st.State != launcher.Unknown {
+		w.hintedAt = 0
 	}
 	e.status(st)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,16 +15,25 @@ import (
 	"example.org/daisy/scheduler"
 )
 
+// testingT is what tests and property tests have in common.
+type testingT interface {
+	Helper()
+	Errorf(string, ...any)
+	Fatalf(string, ...any)
+	Fatal(...any)
+}
+
 // A cluster is an engine over a batch system in memory, with workers that do what they should unless the test says otherwise, all in
 // virtual time.
 type cluster struct {
-	t       *testing.T
+	t       testingT
 	e       *Engine
 	q       *launchertest.Queue
 	now     time.Duration
 	fx      Effects
 	later   []future
 	records []Record
+	before  []Record // of earlier lives
 	notices []string
 	durable uint64
 	asked   uint64
@@ -36,6 +46,7 @@ type cluster struct {
 	final   *Effect
 	join    []string // answers to joins
 	submits []*Submission
+	served  map[string]string // arrays whose workers got blocks, by tag; over all lives
 }
 
 type future struct {
@@ -51,11 +62,13 @@ type agent struct {
 	slots   int
 	session SessionID
 	dead    bool
-	silent  bool // it lives, and nothing of it comes through
+	epoch   uint64 // of the leases that it has
+	silent  bool   // it lives, and nothing of it comes through
 	held    []scheduler.Handout
 	seq     uint64
 	served  int
 	told    bool
+	ready   bool // it is welcome
 }
 
 func taskOf(blocks int64, id string) job.Task {
@@ -63,7 +76,7 @@ func taskOf(blocks int64, id string) job.Task {
 		Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(&testing.T{}, blocks)}
 }
 
-func newCluster(t *testing.T, past []Record, tasks ...job.Task) *cluster {
+func newCluster(t testingT, past []Record, tasks ...job.Task) *cluster {
 	t.Helper()
 	j := testJob()
 	j.Tasks = tasks
@@ -71,7 +84,7 @@ func newCluster(t *testing.T, past []Record, tasks ...job.Task) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, q: launchertest.NewQueue(), agents: map[string]*agent{}, block: 10 * time.Second}
+	c := &cluster{t: t, q: launchertest.NewQueue(), agents: map[string]*agent{}, served: map[string]string{}, block: 10 * time.Second}
 	c.node = func(_ string, element int) string { return fmt.Sprint("n", element%4+1) }
 	c.starts = func(string, int) time.Duration { return 2 * time.Second }
 	cfg := Config{Job: j, Pipeline: p, Launcher: launchertest.QueueProperties(), Epoch: 1, Unlimited: true}
@@ -82,7 +95,7 @@ func newCluster(t *testing.T, past []Record, tasks ...job.Task) *cluster {
 				t.Fatal(err)
 			}
 		}
-		cfg.Epoch = 2
+		cfg.Epoch = uint64(len(cfg.Past.Epochs())) + 1
 	}
 	if c.e, err = New(cfg); err != nil {
 		t.Fatal(err)
@@ -92,8 +105,10 @@ func newCluster(t *testing.T, past []Record, tasks ...job.Task) *cluster {
 
 // resumed is the next life of a run, over the same batch system.
 func (c *cluster) resumed(tasks ...job.Task) *cluster {
-	n := newCluster(c.t, c.records, tasks...)
-	n.q, n.block, n.node, n.starts = c.q, c.block, c.node, c.starts
+	past := append(slices.Clone(c.before), c.records[:c.durable]...)
+	n := newCluster(c.t, past, tasks...)
+	n.q, n.block, n.node, n.starts, n.served = c.q, c.block, c.node, c.starts, c.served
+	n.before = past
 	n.last = 1000
 	return n
 }
@@ -145,7 +160,7 @@ func (c *cluster) effect(f *Effect) {
 	case EffectSubmit:
 		s := *f.Submit
 		c.submits = append(c.submits, &s)
-		array, err := c.q.Submit(c.t.Context(), launcher.Request{Tag: s.Tag, Count: s.Count, Exclude: s.Exclude})
+		array, err := c.q.Submit(context.Background(), launcher.Request{Tag: s.Tag, Count: s.Count, Exclude: s.Exclude})
 		answer(Answer{Array: array, Err: err})
 		for i := range s.Count {
 			if d := c.starts(s.Tag, i); d != never {
@@ -155,24 +170,24 @@ func (c *cluster) effect(f *Effect) {
 	case EffectBind:
 		c.q.Bind(f.Ask.Tag, f.Ask.Array)
 	case EffectList:
-		l, err := c.q.List(c.t.Context())
+		l, err := c.q.List(context.Background())
 		answer(Answer{Listing: l, Err: err})
 	case EffectKnown:
-		known, err := c.q.Known(c.t.Context(), f.Ask.Array)
+		known, err := c.q.Known(context.Background(), f.Ask.Array)
 		answer(Answer{Known: known, Err: err})
 	case EffectAccount:
-		l, err := c.q.Account(c.t.Context(), f.Ask.Arrays...)
+		l, err := c.q.Account(context.Background(), f.Ask.Arrays...)
 		answer(Answer{Listing: l, Err: err})
 	case EffectExclude:
-		answer(Answer{Err: c.q.Exclude(c.t.Context(), f.Ask.Array, f.Ask.Nodes)})
+		answer(Answer{Err: c.q.Exclude(context.Background(), f.Ask.Array, f.Ask.Nodes)})
 	case EffectCancelArray:
-		answer(Answer{Err: c.q.CancelArray(c.t.Context(), f.Ask.Tag, f.Ask.Array)})
+		answer(Answer{Err: c.q.CancelArray(context.Background(), f.Ask.Tag, f.Ask.Array)})
 		c.reap()
 	case EffectCancel, EffectKill:
 		if f.Kind == EffectKill {
 			c.t.Errorf("a Queue is told to kill %v", f.Workers)
 		}
-		answer(Answer{Err: c.q.Cancel(c.t.Context(), f.Workers...)})
+		answer(Answer{Err: c.q.Cancel(context.Background(), f.Workers...)})
 		c.reap()
 	case EffectJoined:
 		c.join = append(c.join, "joined "+f.WorkerID)
@@ -182,6 +197,11 @@ func (c *cluster) effect(f *Effect) {
 		}
 	case EffectBlocks:
 		a := c.by(f.Session)
+		a.epoch = c.e.cfg.Epoch
+		if was := c.served[a.at.Tag]; was != "" && was != a.array {
+			c.t.Fatalf("submission %s: workers of %s get blocks, and those of %s did", a.at.Tag, a.array, was)
+		}
+		c.served[a.at.Tag] = a.array
 		for _, h := range f.Handouts {
 			a.held = append(a.held, h)
 		}
@@ -189,13 +209,17 @@ func (c *cluster) effect(f *Effect) {
 	case EffectWelcome:
 		a := c.by(f.Session)
 		a.held = slices.DeleteFunc(a.held, func(h scheduler.Handout) bool { return slices.Contains(f.Leases, h.Lease) })
-		for _, k := range f.Kept {
-			for i := range a.held {
-				if a.held[i].Lease == k.Was {
-					a.held[i].Lease = k.Now
-				}
+		a.epoch = c.e.cfg.Epoch
+		for i := range a.held {
+			if k := slices.IndexFunc(f.Kept, func(k Kept) bool { return k.Was == a.held[i].Lease }); k >= 0 {
+				a.held[i].Lease = f.Kept[k].Now
 			}
 		}
+		c.after(0, func() {
+			if a.session == f.Session && !a.dead {
+				c.goOn(a)
+			}
+		})
 	case EffectDrain, EffectStop:
 		if a := c.by(f.Session); a != nil {
 			a.told = true
@@ -217,10 +241,12 @@ func (c *cluster) by(s SessionID) *agent {
 	return nil
 }
 
+// all is what there is, whether it answers or not, and unnoticed.
+func (c *cluster) all() []launcher.Element { return c.q.Elements() }
+
 // reap ends the processes of elements that were cancelled.
 func (c *cluster) reap() {
-	l, _ := c.q.List(c.t.Context())
-	for _, e := range l.Elements {
+	for _, e := range c.all() {
 		if a := c.agents[launcher.Worker{Tag: e.Tag, Element: e.First}.String()]; a != nil && a.array == e.Array && e.State == launcher.Ended && !a.dead {
 			c.die(a)
 		}
@@ -229,8 +255,7 @@ func (c *cluster) reap() {
 
 // start has an element start, if it is still pending, and its worker join.
 func (c *cluster) start(tag string, element, slots int) {
-	l, _ := c.q.List(c.t.Context())
-	for _, e := range l.Elements {
+	for _, e := range c.all() {
 		if e.Tag == tag && e.First == element && e.State == launcher.Pending {
 			c.q.Start(tag, element, c.node(tag, element))
 			a := &agent{id: launcher.Worker{Tag: tag, Element: element}.String(), array: e.Array, at: launcher.Worker{Tag: tag, Element: element}, slots: slots}
@@ -254,13 +279,23 @@ func (c *cluster) connect(a *agent) {
 	a.session = c.last
 	held := []Held{}
 	for _, h := range a.held {
-		held = append(held, Held{Epoch: 1, Lease: h.Lease, Task: h.Task, Block: h.Block, Attempt: h.Attempt})
+		held = append(held, Held{Epoch: a.epoch, Lease: h.Lease, Task: h.Task, Block: h.Block, Attempt: h.Attempt})
 	}
+	a.ready = false
 	c.apply(Event{Kind: EventAttach, Session: a.session, Worker: a.id, Nonce: 7, Held: held})
+}
+
+// goOn is what a worker does once it is welcome.
+func (c *cluster) goOn(a *agent) {
+	a.ready = true
 	c.beat(a, a.session)
+	for range a.held {
+		c.after(c.block, func() { c.finish(a, scheduler.Success) })
+	}
 	for range a.slots {
 		c.acquire(a)
 	}
+	c.leaveIfIdle(a)
 }
 
 func (c *cluster) acquire(a *agent) {
@@ -282,7 +317,7 @@ func (c *cluster) beat(a *agent, s SessionID) {
 
 // finish ends the oldest block of a worker.
 func (c *cluster) finish(a *agent, o scheduler.Outcome) {
-	if a.dead || a.silent || a.session == 0 || len(a.held) == 0 {
+	if a.dead || a.silent || a.session == 0 || !a.ready || len(a.held) == 0 {
 		return
 	}
 	h := a.held[0]
@@ -700,8 +735,7 @@ func TestAnInterruptEmptiesTheQueue(t *testing.T) {
 	if c.now-began > 40*time.Second {
 		t.Errorf("it took %v", c.now-began)
 	}
-	l, _ := c.q.List(t.Context())
-	for _, e := range l.Elements {
+	for _, e := range c.all() {
 		if e.State != launcher.Ended {
 			t.Errorf("left behind: %+v", e)
 		}
@@ -721,10 +755,9 @@ func TestAResumeAdoptsWhatIsInTheQueue(t *testing.T) {
 	// The coordinator is killed: what it had in flight is lost, its workers go on.
 	n := c.resumed(taskOf(40, "a"))
 	for id, a := range c.agents {
-		b := &agent{id: id, array: a.array, at: a.at, slots: a.slots, held: a.held}
+		b := &agent{id: id, array: a.array, at: a.at, slots: a.slots, held: a.held, epoch: a.epoch, served: a.served}
 		n.agents[id] = b
 		n.after(5*time.Second, func() { n.connect(b) })
-		n.after(12*time.Second, func() { n.finish(b, scheduler.Success) })
 	}
 	for _, s := range c.submits {
 		for i := 2; i < s.Count; i++ {
@@ -800,8 +833,7 @@ func TestAClassThatOnlyWaitsGivesUpItsShare(t *testing.T) {
 		t.Errorf("b has had nothing: %q", c.q.Calls())
 	}
 	pending := 0
-	l, _ := c.q.List(t.Context())
-	for _, e := range l.Elements {
+	for _, e := range c.all() {
 		if e.Tag == "1" && e.State == launcher.Pending {
 			pending++
 		}

@@ -56,6 +56,7 @@ type worker struct {
 	endBy    time.Duration // until then
 	end      launcher.End  // what the launcher saw, if endSeen
 	until    time.Duration // when its batch system ends it; 0 = not known
+	hintedAt time.Duration // since when its batch system does not know what has become of it, before it has joined; 0 = it does
 	wish     bool          // it was cancelled by hand: it is not to be replaced
 	endSeen  bool
 	ended    bool

@@ -71,6 +71,11 @@ func (e *Engine) inspect(w *worker) time.Duration {
 	case w.killed, w.sub != nil && !w.sub.sent:
 		return never
 	case w.nonce == 0:
+		if w.hintedAt != 0 && due(w.hintedAt+j.HintAfter) {
+			e.notice("worker %s has not connected, and nothing is known of it for %s: it is not waited for any more", w.id, units.Duration(j.HintAfter))
+			e.kill(w)
+			return never
+		}
 		if w.told == notTold && w.hasBegun && due(w.bornAt+e.connectWithin()) {
 			e.notice("worker %s was started and has not connected within %s: it is killed; see its log", w.id, units.Duration(e.connectWithin()))
 			w.tardy = true
