@@ -73,4 +73,5 @@ func (e *Engine) adoptWorkers(was *pastSubmission, ended []int) {
 		e.enlist(w)
 		e.recount(w)
 	}
+	e.lookAt(e.pendingPatience())
 }

@@ -25,8 +25,8 @@ const (
 	// A system that cannot be asked for now is asked again after a pause that doubles from the first to the second; one that has no room
 	// for a single worker after the third.
 	firstAway, longestAway, noRoomPause = time.Second, 5 * time.Minute, time.Minute
-	// pendingPatience is for how long a class of which nothing runs may wait in the queue for what others need.
-	pendingPatience = 10 * time.Minute
+	// defaultPatience is for how long a class of which nothing runs may wait in the queue for what others need, unless the job says.
+	defaultPatience = 10 * time.Minute
 	// leftWithin is how long a worker that has gone away in good order may be in the answers before it is cancelled.
 	leftWithin = 2 * time.Minute
 	// queueKilledWithin bounds the wait for the end of workers that a batch system was told to kill.
@@ -323,13 +323,20 @@ func (e *Engine) listImpatient() {
 	first := len(d.idle)
 	for _, w := range list {
 		t := &e.tasks[w.task]
-		if runs[t.class] || oldest[t.class] == w || t.ready == 0 || e.now < w.bornAt+pendingPatience {
+		if runs[t.class] || oldest[t.class] == w || t.ready == 0 || e.now < w.bornAt+e.pendingPatience() {
 			continue
 		}
 		d.idle = append(d.idle, fleet.Idle{Ref: len(d.refs), Task: int(w.task), Slots: int64(w.slots), Since: w.bornAt, Starting: true, Pinned: true})
 		d.refs = append(d.refs, w)
 	}
 	newestFirst(d.idle[first:])
+}
+
+func (e *Engine) pendingPatience() time.Duration {
+	if p := e.cfg.Job.PendingPatience; p > 0 {
+		return p
+	}
+	return defaultPatience
 }
 
 // keepOff keeps the pending workers of a task off the nodes that are not used for it.

@@ -643,6 +643,28 @@ func TestABadNodeIsKeptFromPendingWorkers(t *testing.T) {
 	}
 }
 
+func TestANodeThatCannotLaunchIsKeptFromPendingWorkers(t *testing.T) {
+	c := newCluster(t, nil, taskOf(40, "a"))
+	c.q.Accounting = true
+	c.starts = func(tag string, i int) time.Duration {
+		if tag == "1" && i < 2 {
+			return never
+		}
+		return 2 * time.Second
+	}
+	c.run(8 * time.Second)
+	for i := range 2 { // a failing prolog looks like this where a job is not to be requeued
+		c.q.Set("1", i, func(e *launcher.Element) {
+			e.State, e.End, e.By, e.Node = launcher.Ended, launcher.End{Cause: launcher.Cancelled}, launcher.CancelledBySystem, "bad"
+		})
+	}
+	c.ends(time.Hour, RunDone)
+	c.mustSay("node bad is not used any more", "never started (cancelled by the batch system: it could not be launched)")
+	if last := c.submits[len(c.submits)-1]; !slices.Equal(last.Exclude, []string{"bad"}) {
+		t.Errorf("the last submission is %+v", last)
+	}
+}
+
 func TestALossIsSeenWithinSeconds(t *testing.T) {
 	c := newCluster(t, nil, taskOf(8, "a"))
 	c.block = 10 * time.Minute

@@ -78,9 +78,11 @@ const (
 // before what depends on it, which the engine emits only after EventCommitted. Slices are valid until the next call of
 // Effects.Reset.
 type Effect struct {
-	Kind     EffectKind
-	Done     bool
-	Urgent   bool
+	Kind   EffectKind
+	Done   bool
+	Urgent bool
+	// Wrong: with EffectFinished, nothing of the run could ever start, as it was asked for.
+	Wrong    bool
 	State    RunState
 	Task     int32
 	Session  SessionID
@@ -99,8 +101,6 @@ type Effect struct {
 	WorkerID string
 	Code     string
 	Text     string
-	// Wrong: with EffectFinished, nothing of the run could ever start, as it was asked for.
-	Wrong bool
 }
 
 // Kept is a hand-out of an earlier epoch that is a lease of this one.

@@ -67,7 +67,7 @@ func (e *Engine) sendSubmission(s *submission) {
 	}
 	if e.book != nil {
 		e.book.Submit(e.now, s.tag, len(s.workers), s.request.Exclude)
-		e.lookAt(e.now + pendingPatience)
+		e.lookAt(e.now + e.pendingPatience())
 		return
 	}
 	e.emit(Effect{Kind: EffectSubmit, Submit: &s.request, Task: s.request.Task})

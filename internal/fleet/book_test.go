@@ -380,7 +380,7 @@ func TestGoneNeedsThreeAnswersTwoMinutesAndTheSystemsWord(t *testing.T) {
 	if c := x.expect(CallKnown); c.Array != "40" {
 		t.Errorf("asked for %q", c.Array)
 	}
-	if x.now-began < goneAfter {
+	if x.now-began < 2*time.Minute {
 		t.Errorf("asked after %v", x.now-began)
 	}
 	x.answer(Answer{Known: true})
@@ -391,6 +391,28 @@ func TestGoneNeedsThreeAnswersTwoMinutesAndTheSystemsWord(t *testing.T) {
 	x.expect(CallKnown)
 	x.answer(Answer{})
 	x.tells("1.0 ended: node_failed", "1.1 ended: cancelled")
+}
+
+func TestTwoAnswersAreTooFewForTheEndOfAnElement(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 1)
+	x.list(rows("40 1 0-0 running")...)
+	x.tells("1.0 running")
+	x.now += 10 * time.Minute
+	x.list()
+	x.now += 10 * time.Minute
+	for range 3 { // what is no answer proves nothing
+		x.expect(CallList)
+		x.answer(Answer{Err: errors.New("down")})
+	}
+	x.list()
+	if c, ok := x.next(0); ok {
+		t.Errorf("after two answers it asks %+v", c)
+	}
+	x.list()
+	if c, _ := x.next(time.Minute); c.Kind != CallKnown {
+		t.Errorf("after three it asks %+v", c)
+	}
 }
 
 func TestNobodyIsGoneWhoIsHeard(t *testing.T) {
