@@ -123,6 +123,11 @@ func configure(c *cli.Context, getenv func(string) string, log io.Writer) (worke
 			return cfg, errors.New("--name and --task are for a worker that no launcher started, and DAISY_TAG says that one did")
 		}
 		cfg.Identity.Element = n
+		if restart := getenv("DAISY_RESTART"); restart != "" {
+			if cfg.Identity.Restart, err = strconv.Atoi(restart); err != nil || cfg.Identity.Restart < 0 {
+				return cfg, fmt.Errorf("DAISY_RESTART is %q: it must be a number from 0", restart)
+			}
+		}
 	}
 	for _, gpu := range strings.Split(getenv("DAISY_GPUS"), ",") {
 		if gpu = strings.TrimSpace(gpu); gpu != "" {

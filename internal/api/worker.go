@@ -24,7 +24,9 @@ type JoinRequest struct {
 	Element int    `json:"element,omitempty"`
 	// Array is what a batch system calls that submission, as the worker's environment says; absent where there is none.
 	Array string `json:"array,omitempty"`
-	Name  string `json:"name,omitempty"`
+	// Restart is how often the batch system has started this worker again; absent for 0.
+	Restart int    `json:"restart,omitempty"`
+	Name    string `json:"name,omitempty"`
 	// Nonce tells one process from another with the same identity. Random, never 0.
 	Nonce uint64 `json:"nonce"`
 	// Task is the task that a worker with a Name asks for; "" = any.

@@ -375,6 +375,31 @@ func (e *Engine) admit(req uint64, j *Join, s *submission, refuse refuser) bool 
 	return true
 }
 
+// launched reports whether a launcher started it, and still stands for it.
+func (w *worker) launched() bool { return w.sub != nil && !w.replaced }
+
+// startedAgain makes a worker of an element that its batch system has started once more. The one before is told to stop, wherever it may
+// be; its blocks go out on its word, else when it has been silent for long enough.
+func (e *Engine) startedAgain(old *worker, j *Join) *worker {
+	e.notice("worker %s was started again by the batch system, on %s", old.id, orUnknown(j.Node))
+	w := &worker{id: old.id, sub: old.sub, element: old.element, task: old.task, slots: old.slots, bornAt: e.now, hasBegun: true, heard: e.now, answer: never}
+	e.book.Connected(e.now, old.name(), false)
+	old.replaced, old.hinted = true, true
+	w.sub.workers[w.element] = w
+	e.workers[w.id] = w
+	e.enlist(w)
+	e.recount(w)
+	e.back(old)
+	e.tell(old, toStop, "its batch system has started it again")
+	if old.session == 0 && old.held == 0 {
+		e.endWorker(old, "lost")
+	} else {
+		e.recount(old)
+		e.lookAt(e.now + e.cfg.Job.HintAfter)
+	}
+	return w
+}
+
 // closeBook: the run ends, and nothing more is asked for.
 func (e *Engine) closeBook() {
 	if e.book != nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -62,6 +63,8 @@ type agent struct {
 	slots   int
 	session SessionID
 	dead    bool
+	nonce   uint64
+	restart int
 	epoch   uint64 // of the leases that it has
 	silent  bool   // it lives, and nothing of it comes through
 	held    []scheduler.Handout
@@ -271,7 +274,7 @@ func (c *cluster) connect(a *agent) {
 		return
 	}
 	c.join = nil
-	c.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: a.at.Tag, Element: a.at.Element, Array: a.array, Nonce: 7, Slots: a.slots, Node: c.node(a.at.Tag, a.at.Element)}})
+	c.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: a.at.Tag, Element: a.at.Element, Array: a.array, Restart: a.restart, Nonce: cmp.Or(a.nonce, 7), Slots: a.slots, Node: c.node(a.at.Tag, a.at.Element)}})
 	if !slices.Contains(c.join, "joined "+a.id) {
 		return
 	}
@@ -282,7 +285,7 @@ func (c *cluster) connect(a *agent) {
 		held = append(held, Held{Epoch: a.epoch, Lease: h.Lease, Task: h.Task, Block: h.Block, Attempt: h.Attempt})
 	}
 	a.ready = false
-	c.apply(Event{Kind: EventAttach, Session: a.session, Worker: a.id, Nonce: 7, Held: held})
+	c.apply(Event{Kind: EventAttach, Session: a.session, Worker: a.id, Nonce: cmp.Or(a.nonce, 7), Held: held})
 }
 
 // goOn is what a worker does once it is welcome.
@@ -662,6 +665,46 @@ func TestANodeThatCannotLaunchIsKeptFromPendingWorkers(t *testing.T) {
 	c.mustSay("node bad is not used any more", "never started (cancelled by the batch system: it could not be launched)")
 	if last := c.submits[len(c.submits)-1]; !slices.Equal(last.Exclude, []string{"bad"}) {
 		t.Errorf("the last submission is %+v", last)
+	}
+}
+
+// TestAWorkerThatIsStartedAgainTakesTheOldOnesPlace: a site requeues it against orders, or was told to.
+func TestAWorkerThatIsStartedAgainTakesTheOldOnesPlace(t *testing.T) {
+	for _, lives := range []bool{false, true} {
+		c := newCluster(t, nil, taskOf(8, "a"))
+		c.block = 3 * time.Minute
+		c.run(30 * time.Second)
+		old := c.agents["1.0"]
+		if !lives {
+			c.die(old)
+		}
+		c.q.Set("1", 0, func(e *launcher.Element) { e.State, e.Word = launcher.Pending, "PENDING" })
+		c.run(time.Minute)
+		if got := c.e.fleet.Slots(0); got != 8 && got != 4 {
+			t.Errorf("%d slots are taken", got)
+		}
+		taken := c.e.fleet.Slots(0)
+		c.q.Start("1", 0, "n9")
+		again := &agent{id: "1.0", array: old.array, at: old.at, slots: 1, nonce: 8, restart: 1}
+		c.agents["1.0 before"], c.agents["1.0"] = old, again
+		c.connect(again)
+		if again.session == 0 {
+			t.Fatalf("lives %v: it is answered %q", lives, c.join)
+		}
+		if got := c.e.fleet.Slots(0); got != taken {
+			t.Errorf("lives %v: %d slots are taken, then %d", lives, taken, got)
+		}
+		if lives && !old.told {
+			t.Error("the old one is not told to stop")
+		}
+		c.run(c.now + 6*time.Minute)
+		c.ends(time.Hour, RunDone)
+		if got := c.e.sched.Tally(0); got.Success != 8 || !lives && got.Lost != 1 {
+			t.Errorf("lives %v: the counts are %+v", lives, got)
+		}
+		if got := c.e.fleet.Slots(0); got != 0 {
+			t.Errorf("%d slots are taken after the end", got)
+		}
 	}
 }
 

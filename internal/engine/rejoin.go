@@ -40,7 +40,13 @@ func (e *Engine) inherit(w *pastWorker) *worker {
 	}
 	if w.Launched {
 		v.sub, v.element = e.inheritedSubmission(at), at.Element
+		before := v.sub.workers[at.Element]
 		v.sub.workers[at.Element] = v
+		if before != nil { // a batch system has started it again since
+			before.replaced = true
+			e.fleet.Give(int(before.task), int64(before.slots))
+			v.sub.left--
+		}
 		v.sub.left++
 		e.fleet.Inherit(int(v.task), int64(v.slots))
 		e.tight = true

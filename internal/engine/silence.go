@@ -150,7 +150,7 @@ func (e *Engine) giveUp(w *worker) {
 	e.notice("worker %s on %s has been silent for %s: its blocks go out again", w.id, orUnknown(w.node), units.Duration((e.now - w.heard).Round(time.Second)))
 	e.back(w)
 	e.reclaim(w, scheduler.Ending{Outcome: scheduler.Lost, Blameless: true})
-	if w.sub == nil {
+	if !w.launched() {
 		e.endWorker(w, "lost")
 		return
 	}
@@ -194,7 +194,7 @@ func (e *Engine) recount(w *worker) {
 			s.idle = 1
 		}
 	}
-	if !w.ended && w.sub != nil && (w.killed || w.ending || w.leaving || w.told != notTold) {
+	if !w.ended && w.launched() && (w.killed || w.ending || w.leaving || w.told != notTold) {
 		s.leaving = slots
 	}
 	if s == w.share {

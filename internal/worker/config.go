@@ -15,7 +15,9 @@ type Identity struct {
 	Element int
 	// Array is what a batch system calls that submission, "" where there is none.
 	Array string
-	Name  string
+	// Restart is how often the batch system has started this element again.
+	Restart int
+	Name    string
 }
 
 // A Func is user code as a Go function. It returns nil when the block is done; ctx ends at the block's timeout and when the
