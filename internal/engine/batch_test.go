@@ -984,3 +984,49 @@ func TestPercentilesAreKnownToAnEighth(t *testing.T) {
 		t.Errorf("p95 of 3 ns is %v", got)
 	}
 }
+
+// TestWhatASubmissionIsOutlivesTheCoordinator: the array that was seen first, and that there is none.
+func TestWhatASubmissionIsOutlivesTheCoordinator(t *testing.T) {
+	c := newCluster(t, nil, taskOf(40, "a"))
+	c.run(10 * time.Second)
+	twin := c.q.Twin("1", 4)
+	n := c.resumed(taskOf(40, "a"))
+	n.apply(Event{Kind: EventTick})
+	n.connect(&agent{id: "1.0", array: twin, at: launcher.Worker{Tag: "1"}, slots: 1, nonce: 9})
+	if !slices.Equal(n.join, []string{"twin"}) {
+		t.Errorf("the first worker after a resume, of a twin, is answered %q", n.join)
+	}
+
+	c = newCluster(t, nil, taskOf(8, "a"))
+	c.q.NextSubmit = func(launcher.Request) launchertest.Outcome { return launchertest.Outcome{Err: launcher.ErrUnsure} }
+	c.starts = func(string, int) time.Duration { return never }
+	c.run(5 * time.Minute)
+	c.mustSay("submission 1 is not there")
+	late := c.q.Twin("1", 4)
+	n = c.resumed(taskOf(8, "a"))
+	n.run(5 * time.Second)
+	if n.count("cancel array "+late) != 1 {
+		t.Errorf("an array that came late after all stays: %q", n.q.Calls())
+	}
+}
+
+func TestAnInterruptCancelsManyArraysAtOnePaceOnly(t *testing.T) {
+	var tasks []job.Task
+	for i := range 28 {
+		task := taskOf(1, fmt.Sprint("t", i))
+		task.Env = []string{fmt.Sprint("N=", i)}
+		tasks = append(tasks, task)
+	}
+	c := newCluster(t, nil, tasks...)
+	c.starts = func(string, int) time.Duration { return never }
+	c.run(20 * time.Minute)
+	if got := c.count("submit"); got != 28 {
+		t.Fatalf("%d submissions", got)
+	}
+	began := c.now
+	c.apply(Event{Kind: EventStop, Stop: StopInterrupt, Text: "interrupted"})
+	c.ends(5*time.Minute, RunInterrupted)
+	if got := c.count("cancel array"); got != 28 || c.now-began > time.Minute {
+		t.Errorf("%d arrays were cancelled, and it took %v", got, c.now-began)
+	}
+}
