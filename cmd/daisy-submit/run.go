@@ -149,6 +149,9 @@ func (r *jobRun) run(ctx context.Context) error {
 	if err := r.checkFiles(); err != nil {
 		return err
 	}
+	if err := r.holdMemory(); err != nil {
+		return err
+	}
 	used := isUsed(r.runDir)
 	dir, err := rundir.Create(j.Directory, j.Name, r.runDir)
 	switch {
@@ -168,12 +171,14 @@ func (r *jobRun) run(ctx context.Context) error {
 }
 
 // checkFiles refuses a job whose workers need more open files than this process may have.
-func (r *jobRun) checkFiles() error {
+func (r *jobRun) checkFiles() error { return checkFiles(r.job) }
+
+func checkFiles(j *job.Job) error {
 	files, err := process.FileLimit()
 	if err != nil {
 		return infrastructure(err)
 	}
-	if err := checkFileLimit(r.job, r.job.Budget(machine()), files); err != nil {
+	if err := checkFileLimit(j, j.Budget(machine()), files); err != nil {
 		return &statusError{exitUsage, err} // fewer workers mend it
 	}
 	return nil

@@ -26,6 +26,7 @@ func makeSpecs(j *job.Job, p *scheduler.Pipeline, dir *rundir.Dir) specs {
 			GPUs:               gpus(jt.Requires),
 			MaxBlocksPerWorker: jt.MaxBlocksPerWorker,
 			ResourceTracking:   jt.ResourceTracking,
+			EnforceMemory:      jt.EnforceMemory,
 		}
 		if dir != nil {
 			out[i].RunDir = dir.Path()

@@ -116,6 +116,8 @@ type Task struct {
 
 	// ResourceTracking keeps what each block used in the tracking group of the task.
 	ResourceTracking bool
+	// EnforceMemory keeps the processes of a block from having more memory than Requires says.
+	EnforceMemory bool
 
 	// ChunkRace: chunks of Output may be written by two blocks at once.
 	ChunkRace bool
