@@ -48,11 +48,12 @@ func (c *Coordinator) statistics(ended time.Time) stats.Input {
 	own := process.Self()
 	in.Coordinator.CPU, in.Coordinator.PeakRSSBytes = own.CPU, own.PeakRSSBytes
 
-	tasks := c.pipeline.Tasks()
+	tasks, limits := c.pipeline.Tasks(), c.engine.Limits().Tasks
 	for i, t := range snap.Tasks {
 		done, masked := skipBits(&tasks[i])
 		in.Tasks = append(in.Tasks, stats.Task{
 			State: t.State, Tally: t.Tally, DoneBits: done, MaskBits: masked, Workers: t.Workers, MaxConcurrency: t.MaxConcurrency,
+			MaxWorkers: limits[i].MaxWorkers, Timeout: limits[i].Timeout,
 		})
 	}
 	for _, f := range snap.Failures {

@@ -23,7 +23,7 @@ func writeCSV(b *bytes.Buffer, s api.Stats) error {
 	}, {
 		name: "segment", head: "epoch,started,ended,wall_seconds",
 	}, {
-		name: "resource", head: "task,resource,asked,used,suggestion",
+		name: "resource", head: "task,resource,asked,asked_at_start,used,suggested,suggestion",
 	}, {
 		name: "task",
 		head: "id,state,blocks,waiting,ready,leased,success,skipped,failed,orphaned,abandoned,skipped_done_before,skipped_mask,skipped_check," +
@@ -51,7 +51,7 @@ func writeCSV(b *bytes.Buffer, s api.Stats) error {
 		add("segment", x.Epoch, x.Started, x.Ended, x.WallSeconds)
 	}
 	for _, x := range r.Resources {
-		add("resource", x.Task, x.Resource, x.Asked, x.Used, x.Suggestion)
+		add("resource", x.Task, x.Resource, x.Asked, x.AskedAtStart, x.Used, x.Suggested, x.Suggestion)
 	}
 	for _, t := range s.Tasks {
 		bs, why := t.BlockSeconds, t.SkippedWhy

@@ -34,6 +34,7 @@ func findings(s api.Stats) []finding {
 		fs = append(fs, losses(t)...)
 		fs = append(fs, memory(t, s.Run.Resources)...)
 		fs = append(fs, timeouts(t)...)
+		fs = append(fs, suggested(t)...)
 	}
 	full := true
 	for i := range s.Tasks {
@@ -72,13 +73,21 @@ func memory(t *api.TaskStats, asked []api.AskedUsage) []finding {
 	}
 	head := fmt.Sprintf("%s of %q ran out of memory", units.Plural(t.OutOfMemory, "attempt"), t.ID)
 	for _, a := range asked {
-		if a.Task == t.ID && a.Resource == "memory" {
-			had := int64(a.Asked)
+		if a.Task == t.ID && a.Resource == "memory" && a.Asked != nil {
+			had := int64(*a.Asked)
 			head += fmt.Sprintf(" with %s: raise requires.memory (--set task.%s.requires.memory=%s)", units.Size(had), t.ID, units.Size(2*had))
 			return []finding{{head: head}}
 		}
 	}
 	return []finding{{head: head + ": require more (--set task." + t.ID + ".requires.memory=…)"}}
+}
+
+// suggested is what was asked for and not used, or the other way round, as the job file would have it.
+func suggested(t *api.TaskStats) []finding {
+	if t.Suggested == nil {
+		return nil
+	}
+	return []finding{{head: fmt.Sprintf("what %q used suggests, in its table of the job file:", t.ID), lines: strings.Split(*t.Suggested, "\n")}}
 }
 
 // timeouts tells blocks that need longer from blocks that hang: the first come close to the limit.

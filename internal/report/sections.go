@@ -87,17 +87,35 @@ func trend(x *api.TaskStats) string {
 func askedTable(s api.Stats) table {
 	t := table{title: "Asked for and used", head: []string{"<task", "<resource", "asked", "used", "<suggestion"}}
 	for _, r := range s.Run.Resources {
-		amount := func(v float64) string { return fmt.Sprintf("%.3g", v) }
-		if r.Resource == "memory" {
-			amount = func(v float64) string { return units.Size(int64(v)) }
+		asked := amountOf(r.Resource, r.Asked)
+		if r.AskedAtStart != nil {
+			asked += fmt.Sprintf(" (%s at the start)", amountOf(r.Resource, positive(*r.AskedAtStart)))
 		}
-		row := []string{r.Task, r.Resource, amount(r.Asked), none, orNone(r.Suggestion)}
-		if r.Used != nil {
-			row[3] = amount(*r.Used)
-		}
-		t.rows = append(t.rows, row)
+		t.rows = append(t.rows, []string{r.Task, r.Resource, asked, amountOf(r.Resource, r.Used), orNone(r.Suggestion)})
 	}
 	return t
+}
+
+// amountOf prints an amount of a resource for people.
+func amountOf(resource string, v *float64) string {
+	switch {
+	case v == nil:
+		return none
+	case resource == "memory":
+		return units.Size(int64(*v))
+	case resource == "timeout":
+		return duration(v)
+	default:
+		return fmt.Sprintf("%.3g", *v)
+	}
+}
+
+// positive is nil for 0, which stands for no limit.
+func positive(v float64) *float64 {
+	if v <= 0 {
+		return nil
+	}
+	return &v
 }
 
 func workerTable(s api.Stats) table {

@@ -55,9 +55,12 @@ func failedRun() api.Stats {
 			Segments:    []api.Segment{{Epoch: 1, Started: began, Ended: &ended, WallSeconds: 185}},
 			WorkerHours: api.WorkerHours{Used: 0.09, Idle: 0.004, Wasted: 0.02},
 			Resources: []api.AskedUsage{
-				{Task: "predict", Resource: "cpu", Asked: 4, Used: p(0.83), Suggestion: p("1 core is enough: --set task.predict.requires.cpu=1")},
-				{Task: "predict", Resource: "memory", Asked: 16 << 30, Used: p(float64(1900 << 20)), Suggestion: p("3GiB is enough: --set task.predict.requires.memory=3GiB")},
-				{Task: "agglomerate", Resource: "cpu", Asked: 1},
+				{Task: "predict", Resource: "cpu", Asked: p(4.0), Used: p(0.83), Suggested: p(1.0), Suggestion: p("1 core is enough: --set task.predict.requires.cpu=1")},
+				{Task: "predict", Resource: "memory", Asked: p(16.0 * (1 << 30)), Used: p(float64(1900 << 20)), Suggested: p(3.0 * (1 << 30)), Suggestion: p("3GiB is enough: --set task.predict.requires.memory=3GiB")},
+				{Task: "predict", Resource: "timeout", Asked: p(600.0), AskedAtStart: p(300.0), Used: p(492.0)},
+				{Task: "predict", Resource: "max_workers", AskedAtStart: p(8.0), Used: p(2.0)},
+				{Task: "agglomerate", Resource: "cpu", Asked: p(1.0)},
+				{Task: "agglomerate", Resource: "timeout", Asked: p(60.0), AskedAtStart: p(0.0), Used: p(0.0012)},
 			},
 		},
 		Tasks: []api.TaskStats{{
@@ -67,7 +70,7 @@ func failedRun() api.Stats {
 			Workers: 3, MaxConcurrency: 2, TimeoutSeconds: p(600.0),
 			BlockSeconds: api.BlockSeconds{Mean: p(301.25), P50: p(299.0), P95: p(410.0), Max: p(492.0), Slope: p(0.04),
 				Histogram: [][2]float64{{200, 11}, {500, 1066}}},
-			CPUBusy: p(0.2075), PeakRSSBytes: p(int64(1900 << 20)), WallSeconds: p(181.5), WastedSeconds: 72,
+			CPUBusy: p(0.2075), PeakRSSBytes: p(int64(1900 << 20)), WallSeconds: p(181.5), WastedSeconds: 72, Suggested: p("requires = { cpu = 1, memory = \"3GiB\" }"),
 			Failures: []api.BlockFailure{
 				{Block: p(uint64(17)), Index: []int64{0, 1, 4}, Attempts: 3, Worker: p("3.0"), Node: p("n1"), Message: "exit status 3",
 					Tail: p("loading model\nTraceback (most recent call last):\n  File \"predict.py\", line 7, in <module>\nValueError: shape (3, 4) | expected (4, 3)\n"),

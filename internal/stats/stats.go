@@ -43,6 +43,9 @@ type Task struct {
 	Tally scheduler.Tally
 	// DoneBits counts the blocks that were marked done at the start, MaskBits those that only the mask skips.
 	DoneBits, MaskBits int64
+	// MaxWorkers limits its slots now, and Timeout one block; 0 = no limit.
+	MaxWorkers int64
+	Timeout    time.Duration
 	// Workers is how many workers have ever served it, MaxConcurrency how many of its blocks ran at once at most.
 	Workers, MaxConcurrency int64
 	// Failures are the first blocks that failed for good.
@@ -95,6 +98,13 @@ func (r *Recorder) Stats(in Input) api.Stats {
 			BytesOut:     in.Coordinator.BytesOut,
 		},
 	}
+	slots := map[string]slotTime{} // by task
+	for _, w := range in.Workers {
+		all := slots[w.Task]
+		all.busy += w.Busy.Seconds()
+		all.idle += w.Idle.Seconds()
+		slots[w.Task] = all
+	}
 	position := map[string]int{}
 	for i := range r.tasks {
 		t := &r.tasks[i]
@@ -102,7 +112,9 @@ func (r *Recorder) Stats(in Input) api.Stats {
 		s.Tasks[i] = t.stats(in.Tasks[i])
 		s.Run.WorkerHours.Used += t.used.Hours()
 		s.Run.WorkerHours.Wasted += t.wasted.Hours()
-		s.Run.Resources = append(s.Run.Resources, t.askedAgainstUsed(in.Tasks[i])...)
+		rows := t.askedAgainstUsed(in.Tasks[i], slots[t.info.ID])
+		s.Run.Resources = append(s.Run.Resources, rows...)
+		s.Tasks[i].Suggested = t.suggested(rows)
 	}
 	for _, w := range in.Workers {
 		s.Run.WorkerHours.Idle += w.Idle.Hours()
@@ -150,7 +162,7 @@ func (t *taskRecord) stats(in Task) api.TaskStats {
 		TimedOut: y.TimedOut, Lost: y.Lost, Returned: y.Returned, OutOfMemory: y.OutOfMemory,
 		TimedOutWorkers: int64(len(t.timedOutOn)),
 		Workers:         in.Workers, MaxConcurrency: in.MaxConcurrency,
-		TimeoutSeconds: seconds(t.info.Timeout),
+		TimeoutSeconds: seconds(in.Timeout),
 		BlockSeconds:   t.times.stats(),
 		CPUBusy:        t.cpuBusy(),
 		PeakRSSBytes:   positive(t.peakRSS),
@@ -200,10 +212,11 @@ func (t *taskRecord) skippedWhy(in Task) api.SkippedWhy {
 
 // cpuBusy is CPU seconds / (block seconds × cores asked for).
 func (t *taskRecord) cpuBusy() *float64 {
-	if t.cpuSeconds == 0 || t.cpuWall == 0 || t.info.CPUMilli <= 0 {
+	asked := float64(t.info.Requires.Get("cpu")) / 1000
+	if t.cpuSeconds == 0 || t.cpuWall == 0 || asked <= 0 {
 		return nil
 	}
-	busy := t.cpuSeconds / (t.cpuWall * float64(t.info.CPUMilli) / 1000)
+	busy := t.cpuSeconds / (t.cpuWall * asked)
 	return &busy
 }
 
