@@ -108,6 +108,7 @@ type planTask struct {
 	After      []string    `json:"after"`
 	Blocks     int64       `json:"blocks"`
 	Masked     int64       `json:"masked"`
+	Unselected int64       `json:"unselected"`
 	Done       int64       `json:"done"`
 	Grid       []int64     `json:"grid"`
 	Levels     int         `json:"levels"`
@@ -187,7 +188,7 @@ func makePlan(j *job.Job) (*plan, error) {
 	for i, t := range tasks {
 		jt, g := j.Task(t.ID), t.Grid
 		pt := planTask{
-			ID: t.ID, After: append([]string{}, jt.After...), Blocks: g.Len(), Masked: jt.Mask.Count(), Done: t.Done.Count(),
+			ID: t.ID, After: append([]string{}, jt.After...), Blocks: g.Len(), Masked: jt.Mask.Count() - jt.Unselected.Count(), Unselected: jt.Unselected.Count(), Done: t.Done.Count(),
 			Grid: g.Shape().Slice(), Levels: g.Levels(), Fit: g.Spec().Fit.String(),
 			TotalRead: g.TotalRead(), TotalWrite: g.TotalWrite(), Unwritten: unwritten(g),
 			BlockRead: g.Spec().Read.Shape.Slice(), BlockWrite: g.BlockShape().Slice(),
@@ -204,6 +205,14 @@ func makePlan(j *job.Job) (*plan, error) {
 		p.Tasks = append(p.Tasks, pt)
 	}
 	return p, nil
+}
+
+// unselected is how many blocks are left out.
+func (p *plan) unselected() (n int64) {
+	for _, t := range p.Tasks {
+		n += t.Unselected
+	}
+	return n
 }
 
 // hold adds how memory is enforced.
@@ -346,7 +355,11 @@ func (p *plan) write(w io.Writer) error {
 			arrays = append(arrays, []string{t.ID, a.role, a.v.Path, a.v.Format, a.v.Type, numbers(a.v.Shape, " x "), unit + " " + numbers(a.v.Chunks, " x "), size})
 		}
 	}
-	title := fmt.Sprintf("Plan of %s: %s in %s, launcher %s, budget %s", p.Name, units.Plural(p.Blocks, "block"), units.Plural(int64(len(p.Tasks)), "task"), p.Launcher, dash(readable(p.resources)))
+	blocks := units.Plural(p.Blocks, "block")
+	if leftOut := p.unselected(); leftOut > 0 {
+		blocks = fmt.Sprintf("%s (%s selected)", blocks, units.Count(p.Blocks-leftOut))
+	}
+	title := fmt.Sprintf("Plan of %s: %s in %s, launcher %s, budget %s", p.Name, blocks, units.Plural(int64(len(p.Tasks)), "task"), p.Launcher, dash(readable(p.resources)))
 	if err := report.Grid(w, title+"\n\nTasks", []string{"<task", "<after", "blocks", "done before", "grid", "levels", "<requires", "max workers", "at once"}, tasks); err != nil {
 		return err
 	}

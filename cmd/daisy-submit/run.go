@@ -326,6 +326,10 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 
+	unselected := map[string]int64{}
+	for i := range r.job.Tasks {
+		unselected[r.job.Tasks[i].ID] = r.job.Tasks[i].Unselected.Count()
+	}
 	shown := make(chan struct{})
 	over := make(chan struct{})
 	go func() {
@@ -353,7 +357,7 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 			case <-show.C:
 				var snap engine.Snapshot
 				if c.Snapshot(ctx, &snap) == nil {
-					progress.Update(time.Now(), progressOf(&snap, time.Since(started)))
+					progress.Update(time.Now(), progressOf(&snap, unselected, time.Since(started)))
 				}
 			case <-over:
 				return
@@ -412,14 +416,14 @@ func ended(result coordinator.Result, err error) error {
 	return &statusError{status: status}
 }
 
-func progressOf(s *engine.Snapshot, elapsed time.Duration) report.Snapshot {
+func progressOf(s *engine.Snapshot, unselected map[string]int64, elapsed time.Duration) report.Snapshot {
 	out := report.Snapshot{State: s.State.String(), Elapsed: elapsed, Tasks: make([]report.TaskProgress, len(s.Tasks))}
 	for i, t := range s.Tasks {
 		out.Tasks[i] = report.TaskProgress{
 			ID: t.ID, State: t.State.String(), Blocks: t.Tally.Total,
 			Waiting: t.Tally.Waiting, Ready: t.Tally.Ready, Leased: t.Tally.Leased, Running: t.SlotsBusy,
 			Success: t.Tally.Success, Skipped: t.Tally.Skipped, Failed: t.Tally.Failed, Orphaned: t.Tally.Orphaned, Abandoned: t.Tally.Abandoned,
-			Retries: t.Tally.Retries, Slots: t.SlotsBusy + t.SlotsIdle + t.SlotsStarting, Waits: t.Waits,
+			Unselected: unselected[t.ID], Retries: t.Tally.Retries, Slots: t.SlotsBusy + t.SlotsIdle + t.SlotsStarting, Waits: t.Waits,
 		}
 	}
 	return out

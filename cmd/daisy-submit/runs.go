@@ -134,7 +134,11 @@ func listRuns(ctx context.Context, folder string) (*runList, error) {
 		case s != nil && state != runKilled:
 			var done, blocks int64
 			for _, t := range s.Tasks {
-				done, blocks = done+t.Success+t.Skipped, blocks+t.Blocks
+				leftOut := t.Unselected
+				if n := t.SkippedWhy.NotSelected; n != nil {
+					leftOut = *n
+				}
+				done, blocks = done+t.Success+max(t.Skipped-leftOut, 0), blocks+t.Blocks-t.Unselected
 			}
 			row.Done, row.Blocks = &done, &blocks
 		}
@@ -164,7 +168,7 @@ func (r *runRow) askCoordinator(ctx context.Context) {
 	}
 	var done, blocks int64
 	for _, t := range now.Tasks {
-		done, blocks = done+t.Success+t.Skipped, blocks+t.Blocks
+		done, blocks = done+t.Success+max(t.Skipped-t.Unselected, 0), blocks+t.Blocks-t.Unselected
 	}
 	r.Done, r.Blocks = &done, &blocks
 }

@@ -98,6 +98,8 @@ type TaskStats struct {
 	Failed    int64 `json:"failed"`
 	Orphaned  int64 `json:"orphaned"`
 	Abandoned int64 `json:"abandoned"`
+	// Unselected is how many blocks --only, --roi or --limit leaves out. They are skipped, unless a block that they need does not end well.
+	Unselected int64 `json:"unselected"`
 	// SkippedWhy divides Skipped.
 	SkippedWhy SkippedWhy `json:"skipped_why"`
 	// Processed counts valid returns: attempts that a worker ended as success or failed.
@@ -136,9 +138,11 @@ type TaskStats struct {
 	Failures []BlockFailure `json:"failures"`
 }
 
-// SkippedWhy says why blocks were skipped. DoneBefore and Mask are null where a run that did not end well leaves open
-// which of the two it was.
+// SkippedWhy says why blocks were skipped. NotSelected, DoneBefore and Mask are null where a run that did not end well leaves open
+// which of them it was.
 type SkippedWhy struct {
+	// NotSelected: left out by --only, --roi or --limit, whatever else speaks for it.
+	NotSelected *int64 `json:"not_selected"`
 	// DoneBefore: marked as done by an earlier run. Mask: only by skip_mask. Check: the task's check said so.
 	DoneBefore *int64 `json:"done_before"`
 	Mask       *int64 `json:"mask"`

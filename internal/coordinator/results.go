@@ -50,9 +50,10 @@ func (c *Coordinator) statistics(ended time.Time) stats.Input {
 
 	tasks, limits := c.pipeline.Tasks(), c.engine.Limits().Tasks
 	for i, t := range snap.Tasks {
-		done, masked := skipBits(&tasks[i])
+		unselected := j.Task(t.ID).Unselected
+		done, masked := skipBits(&tasks[i], unselected)
 		in.Tasks = append(in.Tasks, stats.Task{
-			State: t.State, Tally: t.Tally, DoneBits: done, MaskBits: masked, Workers: t.Workers, MaxConcurrency: t.MaxConcurrency,
+			State: t.State, Tally: t.Tally, DoneBits: done, MaskBits: masked, UnselectedBits: unselected.Count(), Workers: t.Workers, MaxConcurrency: t.MaxConcurrency,
 			MaxWorkers: limits[i].MaxWorkers, Timeout: limits[i].Timeout,
 		})
 	}
@@ -99,16 +100,18 @@ func (c *Coordinator) logs() string {
 	return dir
 }
 
-// skipBits counts the blocks marked done, and those that only the mask skips.
-func skipBits(t *scheduler.Task) (done, masked int64) {
-	for i, word := range t.Done {
-		done += int64(bits.OnesCount64(word))
-		if i < len(t.Mask) {
-			masked -= int64(bits.OnesCount64(word & t.Mask[i]))
+// skipBits counts the selected blocks that are marked done, and those of them that only the mask skips.
+func skipBits(t *scheduler.Task, unselected scheduler.Bitmap) (done, masked int64) {
+	for i := range max(len(t.Done), len(t.Mask)) {
+		at := func(b scheduler.Bitmap) uint64 {
+			if i < len(b) {
+				return b[i]
+			}
+			return 0
 		}
-	}
-	for _, word := range t.Mask {
-		masked += int64(bits.OnesCount64(word))
+		selected := ^at(unselected)
+		done += int64(bits.OnesCount64(at(t.Done) & selected))
+		masked += int64(bits.OnesCount64(at(t.Mask) &^ at(t.Done) & selected))
 	}
 	return done, masked
 }

@@ -46,17 +46,18 @@ func findings(s api.Stats) []finding {
 }
 
 func skips(t *api.TaskStats) []finding {
-	if t.Skipped == 0 {
+	skipped := t.Skipped - notSelected(t)
+	if skipped == 0 {
 		return nil
 	}
-	why := reasons(value(t.SkippedWhy.DoneBefore), value(t.SkippedWhy.Mask), t.SkippedWhy.Check)
+	why := reasons(0, value(t.SkippedWhy.DoneBefore), value(t.SkippedWhy.Mask), t.SkippedWhy.Check)
 	if t.SkippedWhy.DoneBefore == nil || t.SkippedWhy.Mask == nil {
-		if why = reasons(0, 0, t.SkippedWhy.Check); why != "" {
+		if why = reasons(0, 0, 0, t.SkippedWhy.Check); why != "" {
 			why += ", "
 		}
 		why += "the others done before or by skip_mask"
 	}
-	return []finding{{head: fmt.Sprintf("%q skipped %s of %s: %s", t.ID, units.Count(t.Skipped), units.Plural(t.Blocks, "block"), why)}}
+	return []finding{{head: fmt.Sprintf("%q skipped %s of %s: %s", t.ID, units.Count(skipped), units.Plural(t.Blocks-t.Unselected, "block"), why)}}
 }
 
 func losses(t *api.TaskStats) []finding {

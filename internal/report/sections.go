@@ -28,21 +28,31 @@ func taskTable(s api.Stats) table {
 	if open {
 		t.head = append(t.head, "running", "left")
 	}
-	row := func(name, state string, x *api.TaskStats) []string {
+	part := sum.Unselected > 0
+	if part {
+		t.head = append(t.head, "not selected")
+	}
+	row := func(name, state string, x *api.TaskStats, leftOut int64) []string {
 		r := []string{name, state}
-		for _, n := range []int64{x.Blocks, x.Success, x.Skipped, x.Failed, x.Orphaned, x.Abandoned} {
+		for _, n := range []int64{x.Blocks, x.Success, x.Skipped - leftOut, x.Failed, x.Orphaned, x.Abandoned} {
 			r = append(r, units.Count(n))
 		}
 		if open {
 			r = append(r, units.Count(x.Leased), units.Count(x.Waiting+x.Ready))
 		}
+		if part {
+			r = append(r, units.Count(leftOut))
+		}
 		return r
 	}
+	all := int64(0)
 	for i := range s.Tasks {
-		t.rows = append(t.rows, row(s.Tasks[i].ID, s.Tasks[i].State, &s.Tasks[i]))
+		leftOut := notSelected(&s.Tasks[i])
+		all += leftOut
+		t.rows = append(t.rows, row(s.Tasks[i].ID, s.Tasks[i].State, &s.Tasks[i], leftOut))
 	}
 	if len(s.Tasks) > 1 {
-		t.foot = row("all", "", &sum)
+		t.foot = row("all", "", &sum, all)
 	}
 	return t
 }
@@ -205,6 +215,7 @@ func totals(s api.Stats) api.TaskStats {
 		sum.Failed += t.Failed
 		sum.Orphaned += t.Orphaned
 		sum.Abandoned += t.Abandoned
+		sum.Unselected += t.Unselected
 	}
 	return sum
 }

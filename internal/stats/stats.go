@@ -41,8 +41,9 @@ type Run struct {
 type Task struct {
 	State scheduler.TaskState
 	Tally scheduler.Tally
-	// DoneBits counts the blocks that were marked done at the start, MaskBits those that only the mask skips.
-	DoneBits, MaskBits int64
+	// UnselectedBits counts the blocks that the selection of the run leaves out. Of the others, DoneBits counts those that were
+	// marked done at the start, MaskBits those that only the mask skips.
+	UnselectedBits, DoneBits, MaskBits int64
 	// MaxWorkers limits its slots now, and Timeout one block; 0 = no limit.
 	MaxWorkers int64
 	Timeout    time.Duration
@@ -157,6 +158,7 @@ func (t *taskRecord) stats(in Task) api.TaskStats {
 		ID: t.info.ID, State: in.State.String(), Blocks: y.Total,
 		Waiting: y.Waiting, Ready: y.Ready, Leased: y.Leased,
 		Success: y.Success, Skipped: y.Skipped, Failed: y.Failed, Orphaned: y.Orphaned, Abandoned: y.Abandoned,
+		Unselected: in.UnselectedBits,
 		SkippedWhy: t.skippedWhy(in),
 		Processed:  y.Processed, Retries: y.Retries, Reclaimed: y.TimedOut + y.Lost,
 		TimedOut: y.TimedOut, Lost: y.Lost, Returned: y.Returned, OutOfMemory: y.OutOfMemory,
@@ -190,23 +192,24 @@ func (t *taskRecord) stats(in Task) api.TaskStats {
 	return s
 }
 
-// skippedWhy divides the skipped blocks. Which of the marked and the masked ones were skipped is certain if all were, or
-// if there is only one kind; of a run that ended early with both kinds it is not.
+// skippedWhy divides the skipped blocks. Which of the kinds were skipped is certain if all were, or if there is only one kind; of a run
+// that ended early with several it is not.
 func (t *taskRecord) skippedWhy(in Task) api.SkippedWhy {
 	why := api.SkippedWhy{Check: min(t.skippedByCheck, in.Tally.Skipped)}
 	rest := in.Tally.Skipped - why.Check
-	var done, mask int64
+	unselected, done, mask := in.UnselectedBits, in.DoneBits, in.MaskBits
 	switch {
-	case rest == in.DoneBits+in.MaskBits:
-		done, mask = in.DoneBits, in.MaskBits
-	case in.MaskBits == 0:
+	case rest == unselected+done+mask:
+	case unselected == 0 && mask == 0:
 		done = rest
-	case in.DoneBits == 0:
+	case unselected == 0 && done == 0:
 		mask = rest
+	case done == 0 && mask == 0:
+		unselected = rest
 	default:
 		return why
 	}
-	why.DoneBefore, why.Mask = &done, &mask
+	why.NotSelected, why.DoneBefore, why.Mask = &unselected, &done, &mask
 	return why
 }
 

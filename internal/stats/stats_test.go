@@ -29,7 +29,7 @@ func TestCountsComeFromTheTalliesAlone(t *testing.T) {
 	want := api.TaskStats{
 		ID: "a", State: "abandoned", Blocks: 128, Waiting: 1, Ready: 2, Leased: 3, Success: 90, Skipped: 10, Failed: 5, Orphaned: 7, Abandoned: 10,
 		Processed: 100, Retries: 9, Reclaimed: 7, TimedOut: 3, Lost: 4, Returned: 5, OutOfMemory: 6, Workers: 4, MaxConcurrency: 3,
-		SkippedWhy: api.SkippedWhy{DoneBefore: &ten, Mask: &none}, WallSeconds: &zero,
+		SkippedWhy: api.SkippedWhy{NotSelected: &none, DoneBefore: &ten, Mask: &none}, WallSeconds: &zero,
 		BlockSeconds: api.BlockSeconds{Histogram: [][2]float64{}}, Failures: []api.BlockFailure{},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -45,24 +45,27 @@ func TestSkippedBlocksAreDividedAsFarAsIsCertain(t *testing.T) {
 		return fmt.Sprint(*n)
 	}
 	tests := []struct {
-		skipped, checks, done, mask int64
-		want                        string
+		skipped, checks, unselected, done, mask int64
+		want                                    string
 	}{
-		{0, 0, 0, 0, "0 0 0"},
-		{100, 0, 100, 0, "100 0 0"},
-		{60, 0, 100, 0, "60 0 0"}, // ended early
-		{20, 0, 0, 20, "0 20 0"},
-		{125, 5, 100, 20, "100 20 5"},
-		{70, 5, 100, 20, "? ? 5"}, // ended early, of two kinds
-		{3, 3, 0, 0, "0 0 3"},
+		{0, 0, 0, 0, 0, "0 0 0 0"},
+		{100, 0, 0, 100, 0, "0 100 0 0"},
+		{60, 0, 0, 100, 0, "0 60 0 0"}, // ended early
+		{20, 0, 0, 0, 20, "0 0 20 0"},
+		{125, 5, 0, 100, 20, "0 100 20 5"},
+		{70, 5, 0, 100, 20, "? ? ? 5"}, // ended early, of two kinds
+		{3, 3, 0, 0, 0, "0 0 0 3"},
+		{133, 5, 8, 100, 20, "8 100 20 5"},
+		{7, 0, 8, 0, 0, "7 0 0 0"}, // one was orphaned
+		{7, 0, 8, 0, 1, "? ? ? 0"},
 	}
 	for _, test := range tests {
 		r := one()
 		for range test.checks {
 			r.Ended(Attempt{Outcome: scheduler.Skipped, Verdict: scheduler.WasSkipped})
 		}
-		why := r.Stats(Input{Tasks: []Task{{Tally: scheduler.Tally{Skipped: test.skipped}, DoneBits: test.done, MaskBits: test.mask}}}).Tasks[0].SkippedWhy
-		if got := fmt.Sprintf("%s %s %d", text(why.DoneBefore), text(why.Mask), why.Check); got != test.want {
+		why := r.Stats(Input{Tasks: []Task{{Tally: scheduler.Tally{Skipped: test.skipped}, UnselectedBits: test.unselected, DoneBits: test.done, MaskBits: test.mask}}}).Tasks[0].SkippedWhy
+		if got := fmt.Sprintf("%s %s %s %d", text(why.NotSelected), text(why.DoneBefore), text(why.Mask), why.Check); got != test.want {
 			t.Errorf("%+v: got %s", test, got)
 		}
 	}
