@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/process"
+	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/stats"
 	"example.org/daisy/scheduler"
 )
@@ -16,11 +18,16 @@ import (
 // record takes the end of an attempt to the statistics.
 func (c *Coordinator) record(a *engine.Attempt) {
 	c.mishaps.note(a)
-	c.recorder.Ended(stats.Attempt{
+	c.recorder.Ended(attemptOf(a, c.before))
+}
+
+// attemptOf is an attempt for the statistics, whose time began so long before that of the attempt.
+func attemptOf(a *engine.Attempt, before time.Duration) stats.Attempt {
+	return stats.Attempt{
 		Task: int(a.Handout.Task), Outcome: a.Outcome, Verdict: a.Verdict, Worker: a.Worker, Node: a.Node,
-		At: c.before + a.At, Held: a.Held, WallNanos: a.Use.WallNanos, CPUNanos: a.Use.CPUNanos, PeakRSSBytes: a.Use.PeakRSSBytes,
+		At: before + a.At, Held: a.Held, WallNanos: a.Use.WallNanos, CPUNanos: a.Use.CPUNanos, PeakRSSBytes: a.Use.PeakRSSBytes,
 		ReadBytes: a.Use.ReadBytes, WrittenBytes: a.Use.WrittenBytes,
-	})
+	}
 }
 
 // statistics puts together what stats.json says, from the engine's own counts. Called when the engine has stopped.
@@ -48,7 +55,12 @@ func (c *Coordinator) statistics(ended time.Time) stats.Input {
 	own := process.Self()
 	in.Coordinator.CPU, in.Coordinator.PeakRSSBytes = own.CPU, own.PeakRSSBytes
 
-	tasks, limits := c.pipeline.Tasks(), c.engine.Limits().Tasks
+	addTasks(&in, j, c.pipeline.Tasks(), &snap, c.engine.Limits().Tasks, c.workerLog)
+	return in
+}
+
+// addTasks adds what an engine says of tasks, failed blocks and workers.
+func addTasks(in *stats.Input, j *job.Job, tasks []scheduler.Task, snap *engine.Snapshot, limits []engine.TaskLimits, logOf func(worker string) string) {
 	for i, t := range snap.Tasks {
 		unselected := j.Task(t.ID).Unselected
 		done, masked := skipBits(&tasks[i], unselected)
@@ -62,16 +74,15 @@ func (c *Coordinator) statistics(ended time.Time) stats.Input {
 		id, fits := grid.ID(f.Block)
 		in.Tasks[f.Task].Failures = append(in.Tasks[f.Task].Failures, stats.Failure{
 			Block: id, HasID: fits, Index: grid.Index(f.Block).Slice(), Attempts: int64(f.Attempts),
-			Worker: f.Worker, Node: f.Node, Message: f.Message, Tail: f.Tail, Log: c.workerLog(f.Worker),
+			Worker: f.Worker, Node: f.Node, Message: f.Message, Tail: f.Tail, Log: logOf(f.Worker),
 		})
 	}
 	for _, w := range snap.Workers {
 		in.Workers = append(in.Workers, stats.Worker{
 			Task: tasks[w.Task].ID, ID: w.ID, Node: w.Node, Slots: int64(w.Slots), Processed: w.Processed, Failed: w.Failed,
-			Busy: w.Busy, Idle: w.Idle, PeakRSSBytes: w.PeakRSSBytes, End: w.End, Log: c.workerLog(w.ID),
+			Busy: w.Busy, Idle: w.Idle, PeakRSSBytes: w.PeakRSSBytes, End: w.End, Log: logOf(w.ID),
 		})
 	}
-	return in
 }
 
 // interruptedBy says it as those do who sent the signal.
@@ -93,7 +104,11 @@ func (c *Coordinator) logs() string {
 	if c.cfg.RunDir == nil {
 		return ""
 	}
-	dir := c.cfg.RunDir.LogsDir()
+	return logsIn(c.cfg.RunDir)
+}
+
+func logsIn(run *rundir.Dir) string {
+	dir := run.LogsDir()
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) == 0 {
 		return ""
 	}

@@ -108,6 +108,8 @@ func verdict(s api.Stats) string {
 			return "The run was " + message + " after " + d + "."
 		}
 		return "The run was interrupted after " + d + strings.Replace(why, ": interrupted: ", ": ", 1)
+	case "killed":
+		return "The run was killed after " + d + why
 	case "running":
 		return "The run has been going on for " + d + why
 	default:

@@ -176,12 +176,14 @@ func runTable(s api.Stats) table {
 	}
 	h := r.WorkerHours
 	add("worker time", fmt.Sprintf("%s used, %s idle, %s wasted", hours(h.Used), hours(h.Idle), hours(h.Wasted)))
-	c := s.Coordinator
-	own := duration(&c.CPUSeconds) + " CPU"
-	if c.PeakRSSBytes != nil {
-		own += ", " + size(c.PeakRSSBytes) + " memory"
+	if r.State != "killed" { // it took what it had used with it
+		c := s.Coordinator
+		own := duration(&c.CPUSeconds) + " CPU"
+		if c.PeakRSSBytes != nil {
+			own += ", " + size(c.PeakRSSBytes) + " memory"
+		}
+		add("coordinator", fmt.Sprintf("%s, %s in, %s out", own, units.Size(c.BytesIn), units.Size(c.BytesOut)))
 	}
-	add("coordinator", fmt.Sprintf("%s, %s in, %s out", own, units.Size(c.BytesIn), units.Size(c.BytesOut)))
 	if r.JobFile != nil {
 		add("job file", *r.JobFile)
 	}

@@ -262,6 +262,7 @@ func TestTheVerdictSaysHowTheRunEnded(t *testing.T) {
 	for state, want := range map[string]string{
 		"done":        "The run took 3m05s: no space left.",
 		"failed":      "The run failed after 3m05s: no space left.",
+		"killed":      "The run was killed after 3m05s: no space left.",
 		"stopped":     "The run was stopped after 3m05s: no space left.",
 		"interrupted": "The run was interrupted after 3m05s: no space left.",
 		"running":     "The run has been going on for 3m05s: no space left.",
