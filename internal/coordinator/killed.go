@@ -57,9 +57,6 @@ func statsOfKilled(ctx context.Context, dir *rundir.Dir, j *job.Job) (none api.S
 			if tasks[i].Done, err = tracking.ReadDone(filepath.Join(j.Tracking, tasks[i].ID), tasks[i].Grid); err != nil {
 				return none, err
 			}
-			if tasks[i].Done != nil { // some of the marks are of this run
-				past.Succeeded(i, func(block int64) { tasks[i].Done.Clear(block) })
-			}
 		}
 		if pipeline, err = scheduler.NewPipeline(tasks, pipeline.Edges()); err != nil {
 			return none, err
