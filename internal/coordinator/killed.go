@@ -73,7 +73,7 @@ func statsOfKilled(ctx context.Context, dir *rundir.Dir, j *job.Job) (none api.S
 	}
 	in := stats.Input{Run: stats.Run{
 		ID: dir.RunID(), Name: j.Name, State: "killed", Message: "as of " + last.Ended.UTC().Format(time.RFC3339) + ", by its journal; it is not running",
-		Started: segments[0].Started, Wall: wall, Launcher: j.Launcher, JobFile: j.File, Directory: dir.Path(), Logs: logsIn(dir),
+		Started: segments[0].Started, Began: last.Started, Wall: wall, Launcher: j.Launcher, JobFile: j.File, Directory: dir.Path(), Logs: logsIn(dir),
 		Epoch: last.Epoch, Earlier: segments[:len(segments)-1],
 	}}
 	var snap engine.Snapshot

@@ -38,7 +38,7 @@ func (c *Coordinator) statistics(ended time.Time) stats.Input {
 	in := stats.Input{
 		Run: stats.Run{
 			ID: c.runID, Name: j.Name, State: c.outcome.String(), Message: c.why, ExitStatus: c.exitStatus(),
-			Started: c.began, Ended: ended, Wall: c.before + c.now(), JobFile: j.File, Directory: c.runPath(), Epoch: c.epoch,
+			Started: c.began, Began: c.began, Ended: ended, Wall: c.before + c.now(), JobFile: j.File, Directory: c.runPath(), Epoch: c.epoch,
 		},
 		Coordinator: stats.Coordinator{BytesIn: c.listener.in.Load(), BytesOut: c.listener.out.Load()},
 	}

@@ -49,23 +49,35 @@ func findMemoryCgroups(root string) (base string, alone bool, err error) {
 	if !is2 || !names(path.Join(dir, "cgroup.controllers"), "memory") {
 		return "", false, errors.New("this process is in no cgroup of version 2 with the memory controller")
 	}
-	if parent := path.Dir(dir); own != "/" && names(path.Join(parent, "cgroup.subtree_control"), "memory") && writable(parent) {
-		return parent, false, nil
-	}
-	if !writable(dir) {
-		return "", false, fmt.Errorf("the cgroup %s, in which this process is, was not delegated to this user", own)
-	}
-	if names(path.Join(dir, "cgroup.subtree_control"), "memory") {
+	members, _ := os.ReadFile(path.Join(dir, "cgroup.procs"))
+	fields := strings.Fields(string(members))
+	alone = len(fields) == 1 && fields[0] == fmt.Sprint(os.Getpid())
+	parent := path.Dir(dir)
+	switch {
+	case writable(dir) && names(path.Join(dir, "cgroup.subtree_control"), "memory"):
 		return dir, false, nil
-	}
-	members, err := os.ReadFile(path.Join(dir, "cgroup.procs"))
-	if err != nil {
-		return "", false, err
-	}
-	if fields := strings.Fields(string(members)); len(fields) != 1 || fields[0] != fmt.Sprint(os.Getpid()) {
+	case writable(dir) && alone:
+		return dir, true, nil
+	case own != "/" && writable(parent) && names(path.Join(parent, "cgroup.subtree_control"), "memory"):
+		if limit := limitOf(dir); limit != "" {
+			return "", false, fmt.Errorf("the cgroup %s has a limit of its own (%s), which blocks beside it would not keep, and other processes are in it too, so that it cannot be divided", own, limit)
+		}
+		return parent, false, nil
+	case !writable(dir):
+		return "", false, fmt.Errorf("the cgroup %s, in which this process is, was not delegated to this user", own)
+	default:
 		return "", false, fmt.Errorf("other processes are in the cgroup %s too, so that it cannot be divided", own)
 	}
-	return dir, true, nil
+}
+
+// limitOf is a file of a cgroup that limits memory or CPU, "" if none does.
+func limitOf(dir string) string {
+	for _, file := range []string{"memory.max", "memory.high", "cpu.max"} {
+		if text, err := os.ReadFile(path.Join(dir, file)); err == nil && !strings.HasPrefix(string(text), "max") {
+			return file
+		}
+	}
+	return ""
 }
 
 // names reports whether a file of names has one.

@@ -146,11 +146,19 @@ func TestWhereCgroupsMayLimitMemory(t *testing.T) {
 		err   string
 	}{
 		"beside its own": {"0::/user/app\n", map[string]string{
-			"user/app/cgroup.controllers": "cpu memory pids\n", "user/app/cgroup.procs": "1\n2\n", "user/cgroup.subtree_control": "memory pids\n", "user/cgroup.procs": "",
+			"user/app/cgroup.controllers": "cpu memory pids\n", "user/app/cgroup.procs": "1\n2\n", "user/app/memory.max": "max\n", "user/app/cpu.max": "max 100000\n", "user/cgroup.subtree_control": "memory pids\n", "user/cgroup.procs": "",
 		}, "user", ""},
 		"below its own, alone": {"4:memory:/x\n0::/job\n", map[string]string{
 			"job/cgroup.controllers": "memory\n", "job/cgroup.subtree_control": "\n", "job/cgroup.procs": alone, "cgroup.subtree_control": "cpu\n",
 		}, "job", ""},
+		"below its own rather than beside it": {"0::/user/scope\n", map[string]string{
+			"user/scope/cgroup.controllers": "memory\n", "user/scope/cgroup.subtree_control": "\n", "user/scope/cgroup.procs": alone, "user/scope/memory.max": "1000000\n",
+			"user/cgroup.subtree_control": "memory\n", "user/cgroup.procs": "",
+		}, "user/scope", ""},
+		"not beside a limit": {"0::/user/scope\n", map[string]string{
+			"user/scope/cgroup.controllers": "memory\n", "user/scope/cgroup.procs": "1\n" + alone, "user/scope/memory.max": "max\n", "user/scope/cpu.max": "200000 100000\n",
+			"user/cgroup.subtree_control": "memory\n", "user/cgroup.procs": "",
+		}, "", "the cgroup /user/scope has a limit of its own (cpu.max), which blocks beside it would not keep, and other processes are in it too, so that it cannot be divided"},
 		"below the top": {"0::/\n", map[string]string{
 			"cgroup.controllers": "memory\n", "cgroup.subtree_control": "memory\n", "cgroup.procs": "1\n2\n",
 		}, "", ""},

@@ -29,6 +29,8 @@ type Run struct {
 	// ExitStatus counts only once the run has ended.
 	ExitStatus     int
 	Started, Ended time.Time
+	// Began is when this coordinator started, zero if with the run.
+	Began time.Time
 	// Wall is how long the run went on, on a monotonic clock.
 	Wall                               time.Duration
 	Launcher, JobFile, Directory, Logs string
@@ -140,6 +142,9 @@ func runStats(in Run) api.RunStats {
 		run.ExitStatus = &in.ExitStatus
 	}
 	last := api.Segment{Epoch: in.Epoch, Started: run.Started, Ended: run.Ended, WallSeconds: run.WallSeconds}
+	if !in.Began.IsZero() {
+		last.Started = in.Began.UTC()
+	}
 	for _, e := range in.Earlier {
 		last.WallSeconds = max(0, last.WallSeconds-e.WallSeconds)
 		e.Started = e.Started.UTC()

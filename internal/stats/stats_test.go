@@ -146,7 +146,7 @@ func TestWorkersStandInTheOrderOfTheirSubmissions(t *testing.T) {
 func TestTheRunHasUTCTimesAndOneSegmentForEachEpoch(t *testing.T) {
 	firstEnd := began.Add(time.Minute)
 	s := one().Stats(Input{Tasks: make([]Task, 1), Run: Run{ID: "k3", Name: "segment", State: "broken", Message: "the journal cannot be written", ExitStatus: 3,
-		Started: began, Ended: began.Add(time.Hour), Wall: 10 * time.Minute, Launcher: "local", Epoch: 2,
+		Started: began, Began: began.Add(54 * time.Minute), Ended: began.Add(time.Hour), Wall: 10 * time.Minute, Launcher: "local", Epoch: 2,
 		Earlier: []api.Segment{{Epoch: 1, Started: began, Ended: &firstEnd, WallSeconds: 60}}}})
 	b, err := json.Marshal(s.Run)
 	if err != nil {
@@ -154,7 +154,7 @@ func TestTheRunHasUTCTimesAndOneSegmentForEachEpoch(t *testing.T) {
 	}
 	want := `{"id":"k3","name":"segment","state":"failed","message":"the journal cannot be written","exit_status":3,"started":"2026-11-30T15:04:05Z","ended":"2026-11-30T16:04:05Z","wall_seconds":600,` +
 		`"launcher":"local","job_file":null,"directory":null,"logs":null,` +
-		`"segments":[{"epoch":1,"started":"2026-11-30T15:04:05Z","ended":"2026-11-30T15:05:05Z","wall_seconds":60},{"epoch":2,"started":"2026-11-30T15:04:05Z","ended":"2026-11-30T16:04:05Z","wall_seconds":540}],` +
+		`"segments":[{"epoch":1,"started":"2026-11-30T15:04:05Z","ended":"2026-11-30T15:05:05Z","wall_seconds":60},{"epoch":2,"started":"2026-11-30T15:58:05Z","ended":"2026-11-30T16:04:05Z","wall_seconds":540}],` +
 		`"worker_hours":{"used":0,"idle":0,"wasted":0},"resources":[{"task":"a","resource":"cpu","asked":1,"asked_at_start":null,"used":null,"suggested":null,"suggestion":null}]}`
 	if diff := cmp.Diff(want, string(b)); diff != "" {
 		t.Error(diff)
