@@ -139,6 +139,11 @@ func (r *jobRun) run(ctx context.Context) error {
 	if !j.Selection.IsAll() {
 		fmt.Fprintln(r.stderr, "daisy-submit: "+sayLeft(j))
 	}
+	for i := range j.Tasks {
+		if rest := unwritten(j.Tasks[i].Grid); rest != nil {
+			fmt.Fprintln(r.stderr, "daisy-submit: "+sayUnwritten(j.Tasks[i].ID, rest))
+		}
+	}
 	if left := rundir.Unfinished(j.Directory, j.Name); len(left) > 0 && j.Tracking != "" {
 		fmt.Fprintf(r.stderr, "daisy-submit: an earlier run of this job did not end: %s; what it had marked as done is skipped\n", left[len(left)-1])
 	}

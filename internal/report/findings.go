@@ -27,6 +27,7 @@ type finding struct {
 func findings(s api.Stats) []finding {
 	var fs []finding
 	for i := range s.Tasks {
+		fs = append(fs, unwritten(&s.Tasks[i])...)
 		fs = append(fs, skips(&s.Tasks[i])...)
 	}
 	for i := range s.Tasks {
@@ -42,6 +43,25 @@ func findings(s api.Stats) []finding {
 		full = full && !ok
 	}
 	return append(fs, logs(s)...)
+}
+
+func unwritten(t *api.TaskStats) []finding {
+	ends := AtEnd(t.UnwrittenAtEnd)
+	if ends == "" {
+		return nil
+	}
+	return []finding{{head: fmt.Sprintf("%q left unwritten %s, where no whole block fits: fit = \"shrink\" covers all", t.ID, ends)}}
+}
+
+// AtEnd says in words what is left at the end of axes: "the last 5 on axis 0, the last 3 on axis 2"; "" where nothing is.
+func AtEnd(rest []int64) string {
+	var ends []string
+	for axis, n := range rest {
+		if n > 0 {
+			ends = append(ends, fmt.Sprintf("the last %s on axis %d", units.Count(n), axis))
+		}
+	}
+	return strings.Join(ends, ", ")
 }
 
 func skips(t *api.TaskStats) []finding {
