@@ -224,7 +224,7 @@ func fitting(t *job.Task, budget scheduler.Resources) int64 {
 // unwritten is nil if nothing is left, as always with another fit.
 func unwritten(g *geom.Grid) *planRest {
 	rest := &planRest{AtEnd: g.Unwritten().Slice()}
-	if report.AtEnd(rest.AtEnd) == "" {
+	if units.AtEnd(rest.AtEnd) == "" {
 		return nil
 	}
 	all, written := big.NewInt(1), big.NewInt(1)
@@ -258,7 +258,7 @@ func (r *planRest) String() string {
 	if percent == "0.0" {
 		percent = "less than 0.1"
 	}
-	return fmt.Sprintf("%s voxels (%s%%): %s", count, percent, report.AtEnd(r.AtEnd))
+	return fmt.Sprintf("%s voxels (%s%%): %s", count, percent, units.AtEnd(r.AtEnd))
 }
 
 // readable is r.String() with memory rounded for people.

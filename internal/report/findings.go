@@ -46,22 +46,11 @@ func findings(s api.Stats) []finding {
 }
 
 func unwritten(t *api.TaskStats) []finding {
-	ends := AtEnd(t.UnwrittenAtEnd)
+	ends := units.AtEnd(t.UnwrittenAtEnd)
 	if ends == "" {
 		return nil
 	}
 	return []finding{{head: fmt.Sprintf("%q left unwritten %s, where no whole block fits: fit = \"shrink\" covers all", t.ID, ends)}}
-}
-
-// AtEnd says in words what is left at the end of axes: "the last 5 on axis 0, the last 3 on axis 2"; "" where nothing is.
-func AtEnd(rest []int64) string {
-	var ends []string
-	for axis, n := range rest {
-		if n > 0 {
-			ends = append(ends, fmt.Sprintf("the last %s on axis %d", units.Count(n), axis))
-		}
-	}
-	return strings.Join(ends, ", ")
 }
 
 func skips(t *api.TaskStats) []finding {
