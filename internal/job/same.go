@@ -27,7 +27,7 @@ func (j *Job) Changes(now *Job) []string {
 	differs("run.launcher", quoted(j.Launcher), quoted(now.Launcher))
 	differs("the folder of the job file", quoted(j.Dir), quoted(now.Dir))
 	differs("run.tracking", j.path(j.Tracking), now.path(now.Tracking))
-	differs("what is selected", j.Selection.text(), now.Selection.text())
+	differs("what is selected", j.Selection.String(), now.Selection.String())
 	differs("the list of tasks", quotedList(j.TaskIDs()), quotedList(now.TaskIDs()))
 	if !slices.Equal(j.TaskIDs(), now.TaskIDs()) {
 		return list
@@ -80,17 +80,6 @@ func (j *Job) path(p string) string {
 		p = rel
 	}
 	return quoted(p)
-}
-
-func (s Selection) text() string {
-	if s.IsAll() {
-		return "all blocks"
-	}
-	var texts []string
-	for _, f := range s.Flags() {
-		texts = append(texts, f[0]+" "+f[1])
-	}
-	return strings.Join(texts, " ")
 }
 
 func regionText(r geom.Roi) string {
