@@ -391,7 +391,7 @@ func TestAWrongCommandToARunIsAnErrorOfTheCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"status"}, "runs/latest"},
+		{[]string{"status"}, "there is no run in " + dir + "/runs: give a run directory."},
 		{[]string{"status", "nowhere"}, "nowhere"},
 		{[]string{"status", "."}, "is no run directory"},
 		{[]string{"status", "a", "b"}, "one argument"},

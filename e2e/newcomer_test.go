@@ -60,7 +60,7 @@ func arrive(t *testing.T) *newcomer {
 // copyProject copies the project as a clone has it, without what was built or made. A Go that was brought is brought once.
 func copyProject(t *testing.T, to string) {
 	t.Helper()
-	left := []string{".git", ".tools", "bin", "examples/nuclei/out", "examples/hello/out"}
+	left := regexp.MustCompile(`^(\.git|\.tools|bin)$|^examples/[^/]*/(out|runs|tracking|\.venv|__pycache__)$`)
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -69,7 +69,7 @@ func copyProject(t *testing.T, to string) {
 		switch target := filepath.Join(to, name); {
 		case err != nil:
 			return err
-		case slices.Contains(left, filepath.ToSlash(name)):
+		case left.MatchString(filepath.ToSlash(name)):
 			if d.IsDir() {
 				return fs.SkipDir
 			}
@@ -147,22 +147,21 @@ func hintsIn(said string) (commands []string) {
 	return commands
 }
 
-func TestANewcomerFollowsTheReadme(t *testing.T) {
-	t.Parallel()
-	n := arrive(t)
-	readme := readFile(t, "../README.md")
-	said := map[string]string{} // by the command, without its comment
-	for _, block := range fence.FindAllStringSubmatch(readme, -1) {
-		text := block[2]
-		if block[1] == "toml" && strings.HasPrefix(text, "run = ") { // the one line that is to be edited
-			edit(t, n, strings.TrimSpace(text))
-		}
+// follows types the lines of all blocks of a page that are for a shell, and gives what each said, by the line without its comment.
+// Lines end well, but where their comment names another exit status. Other blocks are passed to other, if that is not nil.
+func (n *newcomer) follows(page string, other func(language, text string)) (said map[string]string) {
+	n.t.Helper()
+	said = map[string]string{}
+	for _, block := range fence.FindAllStringSubmatch(page, -1) {
 		if block[1] != "sh" {
+			if other != nil {
+				other(block[1], block[2])
+			}
 			continue
 		}
-		for line := range strings.Lines(text) {
+		for line := range strings.Lines(block[2]) {
 			line = strings.TrimSpace(line)
-			command := strings.TrimSpace(strings.Split(line, "   #")[0])
+			command := strings.TrimSpace(strings.Split(line, "  #")[0])
 			if command == "make test" { // which runs this test
 				n.wants(0, "make -n test")
 				continue
@@ -172,9 +171,21 @@ func TestANewcomerFollowsTheReadme(t *testing.T) {
 				status, _ = strconv.Atoi(m[1])
 			}
 			said[command] = n.wants(status, line)
-			t.Logf("$ %s\n%s", line, said[command])
+			n.t.Logf("$ %s\n%s", line, said[command])
 		}
 	}
+	return said
+}
+
+func TestANewcomerFollowsTheReadme(t *testing.T) {
+	t.Parallel()
+	n := arrive(t)
+	readme := readFile(t, "../README.md")
+	said := n.follows(readme, func(language, text string) {
+		if language == "toml" && strings.HasPrefix(text, "run = ") { // the one line that is to be edited
+			edit(t, n, strings.TrimSpace(text))
+		}
+	})
 	wantPictured(t, readme, said["make demo"])
 	wantText(t, n.wants(0, "cd ../daisy && make demo; cd ../my-job"), "all 385 blocks were done before: nothing to run.")
 	wantText(t, said["daisy-submit plan job.toml"], "8 blocks in 1 task", "Nothing was started.")
@@ -184,6 +195,21 @@ func TestANewcomerFollowsTheReadme(t *testing.T) {
 	wantText(t, said["daisy-submit retry"], "8 blocks: 8 succeeded. The run took")
 	if got := n.wants(0, "cat result-*.txt"); strings.Count(got, "block ") != 8 {
 		t.Errorf("the result is not whole: %s", got)
+	}
+}
+
+func TestTheCommandsOfTheExamplesWork(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		testenv.Unavailable(t, "one is in Python: "+err.Error())
+	}
+	n := arrive(t)
+	n.wants(0, "make build")
+	for _, example := range []string{"hello", "nuclei", "python"} {
+		page := readFile(t, "../examples/"+example+"/README.md")
+		if said := n.follows(page, nil); len(said) < 2 {
+			t.Errorf("%s: the page has only %d commands", example, len(said))
+		}
 	}
 }
 
