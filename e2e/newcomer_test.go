@@ -292,6 +292,7 @@ func TestEveryCommandThatAMessageGivesWorks(t *testing.T) {
 	n.wants(0, daisy+" run w.toml > run.log 2>&1 & coordinator=$!")
 	n.wants(0, "while ! test -s started; do sleep 0.05; done")
 	wantText(t, n.wants(0, daisy+" status"), "running, coordinated for", "running")
+	wantText(t, follow(n.wants(2, daisy+" stats"), 0), "running, coordinated for")
 	n.wants(0, "kill -9 $coordinator; wait $coordinator || touch go")
 	killed := n.wants(3, daisy+" status")
 	wantText(t, killed, "it was killed")
@@ -310,5 +311,6 @@ func TestEveryCommandThatAMessageGivesWorks(t *testing.T) {
 	// Where runs are looked for.
 	wantText(t, follow(n.wants(2, daisy+" status runs"), 0), " done ", " 3 of 3 ")
 	wantText(t, n.wants(2, "cd .. && daisy/bin/daisy-submit status; s=$?; cd 'a folder'; (exit $s)"), "there is no run in ", "/runs: give a run directory.")
+	wantText(t, n.wants(2, "mkdir empty && cd empty && ../"+daisy+" run --resume latest; s=$?; cd ..; (exit $s)"), "there is no run in ", "/empty/runs: give a run directory.")
 	wantText(t, follow(n.wants(2, daisy+" run --resume w.toml"), 0), "3 blocks: 3 succeeded.")
 }
