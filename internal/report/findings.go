@@ -175,7 +175,11 @@ func failureText(task string, f *api.BlockFailure) string {
 	}
 	fmt.Fprintf(&b, "at (%s) of %q failed after %s", strings.Join(at, ", "), task, units.Plural(f.Attempts, "attempt"))
 	if f.Worker != nil {
-		fmt.Fprintf(&b, ", the last on worker %s", *f.Worker)
+		which := ", on"
+		if f.Attempts > 1 {
+			which = ", the last on"
+		}
+		fmt.Fprintf(&b, "%s worker %s", which, *f.Worker)
 		if f.Node != nil {
 			fmt.Fprintf(&b, " (node %s)", *f.Node)
 		}
