@@ -247,7 +247,7 @@ func TestBeforeTheRunAPythonFunctionIsImportedAndTheErrorSaysWhatToChange(t *tes
 			`$DIR/json.py has the name of a module of the standard library, or of one that is loaded already; give the file another name`},
 		"a file that is gone": {"gone.py:work", nil, `importing $DIR/gone.py failed: FileNotFoundError: .*`},
 		"a process that ends": {"m:work", map[string]string{"m.py": "import os\nprint('bye')\nimport sys\nsys.stdout.flush()\nos._exit(4)\n"},
-			`\S+ ended while it imported it: exit status 4: the code that it imports ends the process, or it is no Python interpreter; its last words: "bye"`},
+			`\S+ ended while it imported it: exit status 4; is it no Python interpreter, or does what it imports end it\?; its last words: "bye"`},
 		"a virtual environment beside it": {"m:work", map[string]string{"m.py": "import nowhere_to_be_found\n", ".venv/bin/python": "#!"},
 			`importing m failed .*; there is a virtual environment beside the job file: write interpreter = ".venv/bin/python"`},
 		"an editable install that was moved": {"m:work", map[string]string{"m.py": "import nowhere_to_be_found\n",
@@ -309,8 +309,8 @@ time.sleep(1000)
 func TestAnInterpreterThatIsNoneOrTooOldIsSaid(t *testing.T) {
 	dir := t.TempDir()
 	for name, tc := range map[string]struct{ script, want string }{
-		"none":    {"#!/bin/sh\necho hello\n", dir + `/python ended while it imported it: exit status 0; is it a Python interpreter?; its last words: "hello"`},
-		"too old": {"#!/bin/sh\necho 'Python 3.8 or later is needed; /x is Python 2.7.18' >&2\nexit 1\n", dir + `/python ended while it imported it: exit status 1; is it a Python interpreter?; its last words: "Python 3.8 or later is needed; /x is Python 2.7.18"`},
+		"none":    {"#!/bin/sh\necho hello\n", dir + `/python ended while it imported it: exit status 0; is it no Python interpreter, or does what it imports end it?; its last words: "hello"`},
+		"too old": {"#!/bin/sh\necho 'Python 3.8 or later is needed; /x is Python 2.7.18' >&2\nexit 1\n", dir + `/python ended while it imported it: exit status 1; is it no Python interpreter, or does what it imports end it?; its last words: "Python 3.8 or later is needed; /x is Python 2.7.18"`},
 		"missing": {"", `cannot run "./python": ` + dir + `/python does not exist`},
 	} {
 		t.Run(name, func(t *testing.T) {
