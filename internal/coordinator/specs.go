@@ -43,7 +43,7 @@ func taskInfos(j *job.Job, p *scheduler.Pipeline) []stats.TaskInfo {
 	for i, t := range p.Tasks() {
 		jt := j.Task(t.ID)
 		infos[i] = stats.TaskInfo{
-			ID: t.ID, Blocks: t.Grid.Len(), Requires: jt.Requires, MemoryEnforced: jt.EnforceMemory,
+			ID: t.ID, Blocks: t.Grid.Len(), UnwrittenAtEnd: t.Grid.Unwritten().Slice(), Requires: jt.Requires, MemoryEnforced: jt.EnforceMemory,
 			MaxWorkers: jt.MaxWorkers, Timeout: jt.Timeout,
 		}
 	}

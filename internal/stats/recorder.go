@@ -14,6 +14,8 @@ type TaskInfo struct {
 	ID string
 	// Blocks is how many the task has.
 	Blocks int64
+	// UnwrittenAtEnd is what no block writes at the end of each axis.
+	UnwrittenAtEnd []int64
 	// Requires is what one slot requires.
 	Requires scheduler.Resources
 	// MemoryEnforced: no block gets more memory than that.
