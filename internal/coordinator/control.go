@@ -17,6 +17,7 @@ func (c *Coordinator) controlRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+api.PathState, c.guarded(c.serveState))
 	mux.HandleFunc("GET "+api.PathWorkers, c.guarded(c.serveWorkers))
 	mux.HandleFunc("GET "+api.PathBlocks, c.guarded(c.serveBlocks))
+	mux.HandleFunc("GET "+api.PathEvents, c.guarded(c.serveEvents))
 	mux.HandleFunc("POST "+api.PathDrain, c.guarded(c.serveDrain))
 	mux.HandleFunc("POST "+api.PathCancel, c.guarded(c.serveCancel))
 	mux.HandleFunc("POST "+api.PathStopWorker, c.guarded(c.serveStopWorker))

@@ -34,7 +34,11 @@ func (c *Coordinator) serveNode(w http.ResponseWriter, r *http.Request, include 
 			return api.Done{}, err
 		}
 		there := c.engine.OnNode(x.Node)
-		c.applyNow(engine.Event{Kind: engine.EventExclude, Exclude: &x})
+		kind := api.EventExcluded
+		if include {
+			kind = api.EventIncluded
+		}
+		c.events.during(kind, x.Node, func() { c.applyNow(engine.Event{Kind: engine.EventExclude, Exclude: &x}) })
 		switch {
 		case include:
 			return api.Done{Message: fmt.Sprintf("node %s may be used again", x.Node)}, nil

@@ -146,7 +146,7 @@ func (c *Coordinator) serveSet(w http.ResponseWriter, r *http.Request) {
 		done := api.Done{Message: "it holds until this coordinator ends; on a resume, give it with --set"}
 		for i := range settings {
 			was := c.present(&settings[i])
-			c.change(&settings[i])
+			c.events.during(api.EventSet, "", func() { c.change(&settings[i]) })
 			done.Changes = append(done.Changes, api.Change{Key: o.Sets[i].Key, Was: was, Now: c.present(&settings[i])})
 		}
 		return done, nil

@@ -73,6 +73,7 @@ type Coordinator struct {
 	recorder *stats.Recorder
 
 	inbox    *inbox
+	events   *eventLog
 	listener *listener
 	http     *http.Server
 	journal  *journal.Journal
@@ -112,13 +113,16 @@ type Coordinator struct {
 func New(cfg Config) (_ *Coordinator, err error) {
 	c := &Coordinator{
 		cfg: cfg, began: time.Now(), epoch: 1,
-		inbox:    newInbox(),
+		inbox: newInbox(), events: newEventLog(),
 		sessions: make(map[engine.SessionID]*session),
 		joins:    make(map[uint64]chan<- joinAnswer),
 		pids:     make(map[string]watchable),
 	}
-	if c.cfg.Notice == nil {
-		c.cfg.Notice = func(string) {}
+	c.cfg.Notice = func(text string) {
+		c.events.notice(text)
+		if cfg.Notice != nil {
+			cfg.Notice(text)
+		}
 	}
 	var undo []func()
 	defer func() {

@@ -355,6 +355,7 @@ func (e *Engine) look() {
 			t.ended, t.ready = true, 0
 			e.demand.dirty = true
 			e.append(Record{Kind: RecordTaskEnd, Task: int32(i), State: uint8(e.sched.State(i)), Tally: tally})
+			e.emit(Effect{Kind: EffectTaskEnded, Task: int32(i), Text: e.sched.State(i).String()})
 			e.wantCommit = true
 		}
 	}
