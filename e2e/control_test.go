@@ -424,6 +424,7 @@ func TestAWrongCommandToARunIsAnErrorOfTheCommandLine(t *testing.T) {
 		{[]string{"stop"}, "takes a worker"},
 		{[]string{"stop", "a", "b", "c"}, "takes a worker"},
 		{[]string{"stop", "nowhere", "1.0"}, "nowhere"},
+		{[]string{"events", "nowhere", "-f"}, "nowhere"},
 		{[]string{"exclude"}, "takes a node"},
 		{[]string{"exclude", "nowhere", "n1"}, "nowhere"},
 		{[]string{"include", "nowhere", ""}, "takes a node"},
