@@ -214,6 +214,7 @@ func (c *Coordinator) perform() {
 			c.end(f.Kind, f.Workers)
 		case engine.EffectEnded:
 			c.record(f.Attempt)
+			c.events.attempt(f.Attempt)
 			if s := c.flusher.stores[f.Task]; s != nil && s.HasResources() && f.Attempt.Verdict == scheduler.Succeeded {
 				use := f.Attempt.Use // the attempt's own memory is used again
 				c.owned.marks = append(c.owned.marks, mark{task: f.Task, block: f.Attempt.Handout.Block, use: &use})

@@ -16,7 +16,6 @@ import (
 // record takes the end of an attempt to the statistics.
 func (c *Coordinator) record(a *engine.Attempt) {
 	c.mishaps.note(a)
-	c.events.attempt(a)
 	c.recorder.Ended(stats.Attempt{
 		Task: int(a.Handout.Task), Outcome: a.Outcome, Verdict: a.Verdict, Worker: a.Worker, Node: a.Node,
 		At: c.before + a.At, Held: a.Held, WallNanos: a.Use.WallNanos, CPUNanos: a.Use.CPUNanos, PeakRSSBytes: a.Use.PeakRSSBytes,

@@ -12,13 +12,13 @@ import (
 // Past is what earlier epochs of a run have left in its journal: their records, folded.
 type Past struct {
 	epochs  []PastEpoch
+	exclude map[string]*Exclusion // nodes that are excluded by hand
 	before  time.Duration // length of all epochs but the last
 	tasks   []pastTask
 	workers map[uint32]*pastWorker
 	order   []*pastWorker // as they joined
 	tags    int
-	exclude map[string]*Exclusion // nodes that are excluded by hand
-	state   RunState              // how the last epoch ended; RunRunning if it was cut off
+	state   RunState // how the last epoch ended; RunRunning if it was cut off
 	why     string
 }
 
@@ -65,7 +65,7 @@ type pastWorker struct {
 
 // NewPast makes an empty past of a pipeline.
 func NewPast(p *scheduler.Pipeline) *Past {
-	past := &Past{workers: make(map[uint32]*pastWorker), exclude: make(map[string]*Exclusion)}
+	past := &Past{workers: make(map[uint32]*pastWorker)}
 	for _, t := range p.Tasks() {
 		past.tasks = append(past.tasks, pastTask{id: t.ID, hash: hashOf(&t), blocks: t.Grid.Len(), ends: scheduler.NewPast(t.Grid.Len()), times: make(map[int64]uint32)})
 	}
@@ -112,6 +112,8 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 		}
 	case RecordEnd:
 		return p.end(r, at)
+	case RecordExclude:
+		p.excludes(r)
 	case RecordFailed:
 		b := FailedBlock{Task: r.Task, Block: r.Block, Attempts: r.Attempt, Outcome: scheduler.Outcome(r.Outcome), Message: r.Text, Tail: r.Tail}
 		if w := p.workers[r.Worker]; w != nil {
@@ -127,10 +129,6 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 	case RecordRetry:
 		t.ends.Retry()
 		t.failed, t.failures = 0, nil
-	case RecordExclude:
-		if delete(p.exclude, r.ID); r.Final {
-			p.exclude[r.ID] = &Exclusion{Node: r.ID, By: r.Tail, Reason: r.Text}
-		}
 	case RecordRunEnd:
 		p.state, p.why = RunState(r.State), r.Text
 	}
@@ -353,12 +351,12 @@ func (p *Past) ends() []*scheduler.Past {
 
 // resume takes over what the past knows. Called once, before the first event.
 func (e *Engine) resume(p *Past) {
+	e.stillExcluded(p.exclude)
 	e.holdBack(p.Live())
 	if len(p.epochs) > 0 {
 		p.cut()
 	}
 	e.tags = p.tags
-	e.stillExcluded(p.exclude)
 	for i := range e.tasks {
 		t, was := &e.tasks[i], &p.tasks[i]
 		t.most, t.checked, t.failed, t.failures = was.most, was.checked, was.failed, was.failures

@@ -46,8 +46,6 @@ const (
 	RecordPeak RecordKind = 14
 	// RecordRetry: the blocks of Task that had failed for good begin anew.
 	RecordRetry RecordKind = 15
-	// RecordExclude: a node is excluded by hand (Final), or may be used again: Final, ID (the node), Text (why), Tail (by whom).
-	RecordExclude RecordKind = 16
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
@@ -166,16 +164,16 @@ func (r *Record) fields(c *coder) bool {
 		c.byte(&r.Outcome)
 		c.string(&r.Text)
 		c.string(&r.Tail)
-	case RecordPeak:
-		c.int32(&r.Task)
-		c.int64(&r.Count)
-	case RecordRetry:
-		c.int32(&r.Task)
 	case RecordExclude:
 		c.bool(&r.Final)
 		c.string(&r.ID)
 		c.string(&r.Text)
 		c.string(&r.Tail)
+	case RecordPeak:
+		c.int32(&r.Task)
+		c.int64(&r.Count)
+	case RecordRetry:
+		c.int32(&r.Task)
 	default:
 		return false
 	}
