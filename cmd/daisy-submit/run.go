@@ -347,7 +347,7 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 				}
 			case <-show.C:
 				var snap engine.Snapshot
-				if c.Overview(ctx, &snap) == nil {
+				if c.Snapshot(ctx, &snap) == nil {
 					progress.Update(time.Now(), progressOf(&snap, time.Since(started)))
 				}
 			case <-over:

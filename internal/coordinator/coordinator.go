@@ -302,9 +302,9 @@ func (c *Coordinator) Interrupt(sig syscall.Signal) bool {
 	return false
 }
 
-// Overview fills into with the present state, without workers and failures, read between two events. It is an error when the
+// Snapshot fills into with the present state, without workers and failures, read between two events. It is an error when the
 // run is over.
-func (c *Coordinator) Overview(ctx context.Context, into *engine.Snapshot) error {
+func (c *Coordinator) Snapshot(ctx context.Context, into *engine.Snapshot) error {
 	done := make(chan struct{})
 	c.inbox.call(func() {
 		c.engine.Overview(into)

@@ -194,6 +194,7 @@ func New(cfg Config) (*Engine, error) {
 	e.demand.init(len(specs))
 	if cfg.Past != nil {
 		e.resume(cfg.Past)
+		e.stillExcluded(cfg.Past.exclude)
 	}
 	return e, nil
 }

@@ -11,8 +11,9 @@ import (
 
 // Past is what earlier epochs of a run have left in its journal: their records, folded.
 type Past struct {
-	epochs  []PastEpoch
 	exclude map[string]*Exclusion // nodes that are excluded by hand
+
+	epochs  []PastEpoch
 	before  time.Duration // length of all epochs but the last
 	tasks   []pastTask
 	workers map[uint32]*pastWorker
@@ -351,7 +352,6 @@ func (p *Past) ends() []*scheduler.Past {
 
 // resume takes over what the past knows. Called once, before the first event.
 func (e *Engine) resume(p *Past) {
-	e.stillExcluded(p.exclude)
 	e.holdBack(p.Live())
 	if len(p.epochs) > 0 {
 		p.cut()
