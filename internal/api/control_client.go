@@ -32,7 +32,7 @@ type Client struct {
 type RefusedError struct {
 	Status int
 	Code   string // as that of Error
-	Text   string
+	Text   string // a line for each thing that is wrong
 }
 
 func (e *RefusedError) Error() string { return e.Text }
@@ -97,7 +97,7 @@ func refusedWith(status int, answer []byte) error {
 	if json.Unmarshal(answer, &e) != nil || e.Message == "" {
 		e.Message = fmt.Sprintf("the coordinator answers with HTTP status %d, and no reason that can be read", status)
 	}
-	return &RefusedError{status, e.Code, OneLine(e.Message)}
+	return &RefusedError{status, e.Code, Printable(e.Message)}
 }
 
 func (c *Client) try(ctx context.Context, address, method, path string, body []byte) (status int, answer []byte, err error) {
