@@ -23,7 +23,7 @@ func TestOfARunThatWasKilledItIsSaidHowFarItCameByItsJournal(t *testing.T) {
 	first.wait()
 	s := start(t, dir, "run", path, "--run-dir", "runs/out")
 	held := d.next()
-	wantText(t, wantStatus(t, 2, dir, "stats", "out").stderr, "the run has not ended")
+	wantText(t, wantStatus(t, 2, dir, "stats", "out").stderr, "it has not ended; ")
 	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
 	s.wait()
 	held.wantGone(t)
