@@ -39,7 +39,7 @@ func statsOfKilled(ctx context.Context, dir *rundir.Dir, j *job.Job) (none api.S
 		}
 		a, is, err := past.Add(&r)
 		if is {
-			recorder.Ended(attemptOf(&a, 0))
+			recorder.Ended(forRecorder(&a, 0))
 		}
 		if err == nil && ctx.Err() != nil {
 			err = ctx.Err()

@@ -18,11 +18,11 @@ import (
 // record takes the end of an attempt to the statistics.
 func (c *Coordinator) record(a *engine.Attempt) {
 	c.mishaps.note(a)
-	c.recorder.Ended(attemptOf(a, c.before))
+	c.recorder.Ended(forRecorder(a, c.before))
 }
 
-// attemptOf is an attempt for the statistics, whose time began so long before that of the attempt.
-func attemptOf(a *engine.Attempt, before time.Duration) stats.Attempt {
+// forRecorder is an attempt for the statistics, whose time began so long before that of the attempt.
+func forRecorder(a *engine.Attempt, before time.Duration) stats.Attempt {
 	return stats.Attempt{
 		Task: int(a.Handout.Task), Outcome: a.Outcome, Verdict: a.Verdict, Worker: a.Worker, Node: a.Node,
 		At: before + a.At, Held: a.Held, WallNanos: a.Use.WallNanos, CPUNanos: a.Use.CPUNanos, PeakRSSBytes: a.Use.PeakRSSBytes,
