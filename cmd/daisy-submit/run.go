@@ -139,6 +139,11 @@ func (r *jobRun) run(ctx context.Context) error {
 	if !j.Selection.IsAll() {
 		fmt.Fprintln(r.stderr, "daisy-submit: "+sayLeft(j))
 	}
+	for i := range j.Tasks {
+		if rest := unwritten(j.Tasks[i].Grid); rest != nil {
+			fmt.Fprintln(r.stderr, "daisy-submit: "+sayUnwritten(j.Tasks[i].ID, rest))
+		}
+	}
 	if left := rundir.Unfinished(j.Directory, j.Name); len(left) > 0 && j.Tracking != "" {
 		fmt.Fprintf(r.stderr, "daisy-submit: an earlier run of this job did not end: %s; what it had marked as done is skipped\n", left[len(left)-1])
 	}
@@ -147,6 +152,9 @@ func (r *jobRun) run(ctx context.Context) error {
 		return infrastructure(err)
 	}
 	if err := r.checkFiles(); err != nil {
+		return err
+	}
+	if err := r.holdMemory(); err != nil {
 		return err
 	}
 	used := isUsed(r.runDir)
@@ -168,12 +176,14 @@ func (r *jobRun) run(ctx context.Context) error {
 }
 
 // checkFiles refuses a job whose workers need more open files than this process may have.
-func (r *jobRun) checkFiles() error {
+func (r *jobRun) checkFiles() error { return checkFiles(r.job) }
+
+func checkFiles(j *job.Job) error {
 	files, err := process.FileLimit()
 	if err != nil {
 		return infrastructure(err)
 	}
-	if err := checkFileLimit(r.job, r.job.Budget(machine()), files); err != nil {
+	if err := checkFileLimit(j, j.Budget(machine()), files); err != nil {
 		return &statusError{exitUsage, err} // fewer workers mend it
 	}
 	return nil
@@ -321,6 +331,10 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 
+	unselected := map[string]int64{}
+	for i := range r.job.Tasks {
+		unselected[r.job.Tasks[i].ID] = r.job.Tasks[i].Unselected.Count()
+	}
 	shown := make(chan struct{})
 	over := make(chan struct{})
 	go func() {
@@ -347,8 +361,8 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 				}
 			case <-show.C:
 				var snap engine.Snapshot
-				if c.Overview(ctx, &snap) == nil {
-					progress.Update(time.Now(), progressOf(&snap, time.Since(started)))
+				if c.Snapshot(ctx, &snap) == nil {
+					progress.Update(time.Now(), progressOf(&snap, unselected, time.Since(started)))
 				}
 			case <-over:
 				return
@@ -373,26 +387,11 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	if !r.json {
 		err = errors.Join(err, report.Tables(r.stdout, result.Stats, report.Table))
 	}
-	r.sayNext(result)
+	for _, line := range nextOf(&result.Stats) {
+		fmt.Fprintln(r.stderr, line)
+	}
 	r.onEnd(ctx, result)
 	return ended(result, err)
-}
-
-// sayNext says how to go on after a run in which not all went well.
-func (r *jobRun) sayNext(result coordinator.Result) {
-	dir := result.Stats.Run.Directory
-	if dir == nil || result.ExitStatus == exitOK {
-		return
-	}
-	abandoned, failed := int64(0), int64(0)
-	for _, t := range result.Stats.Tasks {
-		abandoned, failed = abandoned+t.Abandoned, failed+t.Failed
-	}
-	if failed > 0 {
-		fmt.Fprintf(r.stderr, "what failed: daisy-submit logs %s --failed; after a fix: daisy-submit retry %s\n", *dir, *dir)
-	} else if abandoned > 0 || result.ExitStatus == exitInfrastructure {
-		fmt.Fprintf(r.stderr, "to go on: daisy-submit run --resume %s\n", *dir)
-	}
 }
 
 // ended makes the exit status of a run that was started.
@@ -407,14 +406,14 @@ func ended(result coordinator.Result, err error) error {
 	return &statusError{status: status}
 }
 
-func progressOf(s *engine.Snapshot, elapsed time.Duration) report.Snapshot {
+func progressOf(s *engine.Snapshot, unselected map[string]int64, elapsed time.Duration) report.Snapshot {
 	out := report.Snapshot{State: s.State.String(), Elapsed: elapsed, Tasks: make([]report.TaskProgress, len(s.Tasks))}
 	for i, t := range s.Tasks {
 		out.Tasks[i] = report.TaskProgress{
 			ID: t.ID, State: t.State.String(), Blocks: t.Tally.Total,
 			Waiting: t.Tally.Waiting, Ready: t.Tally.Ready, Leased: t.Tally.Leased, Running: t.SlotsBusy,
 			Success: t.Tally.Success, Skipped: t.Tally.Skipped, Failed: t.Tally.Failed, Orphaned: t.Tally.Orphaned, Abandoned: t.Tally.Abandoned,
-			Retries: t.Tally.Retries, Slots: t.SlotsBusy + t.SlotsIdle + t.SlotsStarting, Waits: t.Waits,
+			Unselected: unselected[t.ID], Retries: t.Tally.Retries, Slots: t.SlotsBusy + t.SlotsIdle + t.SlotsStarting, Waits: t.Waits,
 		}
 	}
 	return out

@@ -212,6 +212,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	if cfg.Past != nil {
 		e.resume(cfg.Past)
+		e.stillExcluded(cfg.Past.exclude)
 	}
 	return e, nil
 }
@@ -395,6 +396,7 @@ func (e *Engine) look() {
 			t.ended, t.ready = true, 0
 			e.demand.dirty = true
 			e.append(Record{Kind: RecordTaskEnd, Task: int32(i), State: uint8(e.sched.State(i)), Tally: tally})
+			e.emit(Effect{Kind: EffectTaskEnded, Task: int32(i), Text: e.sched.State(i).String()})
 			e.wantCommit = true
 		}
 	}

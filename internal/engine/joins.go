@@ -212,6 +212,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 		e.openRow(w)
 		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds()})
 		e.wantCommit = true
+		e.emit(Effect{Kind: EffectWorker, Worker: &WorkerChange{ID: w.id, Node: w.node, Task: w.task}})
 	}
 	w.heard = e.now
 	e.recount(w)
@@ -409,6 +410,9 @@ func (e *Engine) endWorker(w *worker, word string) {
 	e.closeRow(w, word)
 	if w.number != 0 {
 		e.append(Record{Kind: RecordGone, Worker: w.number, Text: word, At: e.last.Microseconds()})
+	}
+	if w.number != 0 || w.sub.sent { // of one that was never asked for nobody has heard
+		e.emit(Effect{Kind: EffectWorker, Worker: &WorkerChange{ID: w.id, Node: w.node, Task: w.task, End: word}})
 	}
 	last := len(e.live) - 1
 	e.live[w.live] = e.live[last]
