@@ -296,7 +296,7 @@ func (e *Engine) waitsInQueue(class int) bool {
 
 // newestFirst orders workers that wait in the queue by how long they do.
 func newestFirst(list []fleet.Idle) {
-	slices.SortStableFunc(list, func(a, b fleet.Idle) int { return cmp.Compare(b.Since, a.Since) })
+	slices.SortStableFunc(list, func(a, b fleet.Idle) int { return cmp.Or(cmp.Compare(b.Since, a.Since), cmp.Compare(b.Ref, a.Ref)) })
 }
 
 // listImpatient adds to the idle workers those that have been in the queue for long while nothing of their class runs: what they have

@@ -744,6 +744,22 @@ func TestASilentWorkerOnAFailedNodeIsGivenUpAfterItsHint(t *testing.T) {
 	}
 }
 
+func TestWhatAFailedNodeTookIsFreeOnceItIsGivenUp(t *testing.T) {
+	task := taskOf(8, "a")
+	task.MaxWorkers = 2
+	c := newCluster(t, nil, task)
+	c.block = time.Minute
+	c.run(30 * time.Second)
+	for i := range 2 {
+		c.agents[fmt.Sprint("1.", i)].silent = true
+		c.q.Set("1", i, func(e *launcher.Element) { e.State, e.Word, e.End.Cause = launcher.Unknown, "NODE_FAIL", launcher.NodeFailed })
+	}
+	c.ends(time.Hour, RunDone)
+	if c.now > 15*time.Minute {
+		t.Errorf("it took %v", c.now)
+	}
+}
+
 func TestAWorkerCancelledByHandIsNotReplaced(t *testing.T) {
 	c := newCluster(t, nil, taskOf(40, "a"))
 	c.starts = func(_ string, i int) time.Duration {
@@ -835,6 +851,10 @@ func TestAResumeAdoptsWhatIsInTheQueue(t *testing.T) {
 	if got := n.e.fleet.Slots(0); got != 4 && got != 8 {
 		t.Errorf("%d slots are taken", got)
 	}
+	n.run(40 * time.Second)
+	if got := n.e.sched.Tally(0); got.Leased == 0 {
+		t.Errorf("all are back, and blocks wait: %+v, %s", got, n.e.waits(0))
+	}
 	n.ends(time.Hour, RunDone)
 	if n.count("bind 1 101") < 2 {
 		t.Errorf("the launcher is not told: %q", n.q.Calls())
@@ -907,6 +927,9 @@ func TestAClassThatOnlyWaitsGivesUpItsShare(t *testing.T) {
 	}
 	if pending != 1 {
 		t.Errorf("%d of a keep their place", pending)
+	}
+	if calls := c.q.Calls(); !slices.Contains(calls, "cancel 1.3") && !slices.Contains(calls, "cancel 1.1,1.2,1.3") {
+		t.Errorf("the newest do not go first: %q", calls)
 	}
 	open = true
 	for i := range 4 {
