@@ -100,7 +100,7 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 // configure reads the command line and the environment of a launcher.
 func configure(c *cli.Context, getenv func(string) string, log io.Writer) (worker.Config, error) {
 	cfg := worker.Config{
-		RunDir: c.String("run-dir"), Slots: c.Int("slots"), Task: c.String("task"), Version: version.String(), Log: log,
+		RunDir: c.String("run-dir"), Node: getenv("DAISY_NODE"), Slots: c.Int("slots"), Task: c.String("task"), Version: version.String(), Log: log,
 		Identity: worker.Identity{Tag: getenv("DAISY_TAG"), Array: getenv("DAISY_ARRAY"), Name: c.String("name")},
 	}
 	if c.Args().Present() {

@@ -165,6 +165,9 @@ func (e *Engine) learnOf(w *worker, n *fleet.News) {
 		w.until = e.now + st.Left
 	}
 	w.wish = n.Wish
+	if st.Node != "" && w.node != st.Node {
+		w.node, w.nodeNo = st.Node, e.nodeNumber(st.Node) // a node may call itself anything: what counts is what can be excluded
+	}
 	if st.State == launcher.Running {
 		e.classes[e.tasks[w.task].class].yields = false
 	}

@@ -275,7 +275,7 @@ func (c *cluster) connect(a *agent) {
 		return
 	}
 	c.join = nil
-	c.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: a.at.Tag, Element: a.at.Element, Array: a.array, Restart: a.restart, Nonce: cmp.Or(a.nonce, 7), Slots: a.slots, Node: c.node(a.at.Tag, a.at.Element)}})
+	c.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: a.at.Tag, Element: a.at.Element, Array: a.array, Restart: a.restart, Nonce: cmp.Or(a.nonce, 7), Slots: a.slots, Node: "vm"}}) // which is what its host calls itself
 	if !slices.Contains(c.join, "joined "+a.id) {
 		return
 	}
@@ -648,6 +648,15 @@ func TestABadNodeIsKeptFromPendingWorkers(t *testing.T) {
 	}
 }
 
+func TestANodeIsWhatTheBatchSystemCallsIt(t *testing.T) {
+	c := newCluster(t, nil, taskOf(40, "a")).run(20 * time.Second)
+	for i := range 4 {
+		if got, want := c.e.workers[fmt.Sprint("1.", i)].node, c.node("1", i); got != want {
+			t.Errorf("worker 1.%d is on %s, want %s", i, got, want)
+		}
+	}
+}
+
 func TestANodeThatCannotLaunchIsKeptFromPendingWorkers(t *testing.T) {
 	c := newCluster(t, nil, taskOf(40, "a"))
 	c.q.Accounting = true
@@ -752,7 +761,9 @@ func TestWhatAFailedNodeTookIsFreeOnceItIsGivenUp(t *testing.T) {
 	c.run(30 * time.Second)
 	for i := range 2 {
 		c.agents[fmt.Sprint("1.", i)].silent = true
-		c.q.Set("1", i, func(e *launcher.Element) { e.State, e.Word, e.End.Cause = launcher.Unknown, "NODE_FAIL", launcher.NodeFailed })
+		c.q.Set("1", i, func(e *launcher.Element) {
+			e.State, e.Word, e.End.Cause = launcher.Unknown, "NODE_FAIL", launcher.NodeFailed
+		})
 	}
 	c.ends(time.Hour, RunDone)
 	if c.now > 15*time.Minute {

@@ -204,7 +204,9 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 			e.fleet.Give(int(w.task), int64(w.slots)-int64(j.Slots))
 			w.slots = int32(j.Slots)
 		}
-		w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
+		if e.book == nil || w.node == "" {
+			w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
+		}
 		w.joinedAt, w.askedAt, w.detached, w.since = e.now, e.now, e.now, e.now
 		if !e.proven[e.tasks[w.task].class] {
 			e.lookAt(e.now + provenAfter)
