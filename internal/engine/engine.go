@@ -89,6 +89,7 @@ type Engine struct {
 	retries  retryHeap
 	demand   demand
 	began    []TaskRecord  // what the first record says of the tasks
+	salvaged uint64        // the last record of Config.Recovered
 	lost     []uint32      // workers of earlier epochs that are known to have ended
 	away     []*worker     // those that may come back, in the order in which they had joined
 	parked   []Event       // of those that have, and have to wait
@@ -297,6 +298,7 @@ func (e *Engine) begin() {
 	}
 	for _, r := range e.cfg.Recovered {
 		e.append(r)
+		e.salvaged = e.appended
 		if r.Kind == RecordEnd {
 			e.queue.push(pending{upTo: e.appended, kind: pendingRecovered, task: r.Task, block: r.Block})
 		}

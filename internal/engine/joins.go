@@ -262,7 +262,7 @@ func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease, kept
 	for _, h := range held {
 		if h.Epoch != e.cfg.Epoch {
 			if l := e.claim(w, &h); l != nil {
-				kept = append(kept, Kept{h.Epoch, h.Lease, l.handout.Lease})
+				kept = append(kept, Kept{h.Epoch, h.Lease, l.handout.Lease, l.handout.Attempt})
 			} else {
 				e.out.leases = append(e.out.leases, h.Lease)
 			}

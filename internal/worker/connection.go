@@ -293,7 +293,7 @@ func (c *Client) granted(m *wire.Blocks) {
 			continue
 		}
 		key := leaseKey{b.Epoch, b.Lease}
-		c.held[key] = heldBlock{block: b, now: key}
+		c.held[key] = heldBlock{block: b, now: key, attempt: b.Attempt}
 		c.queue = append(c.queue, b)
 	}
 	for len(c.waiting) > 0 && len(c.queue) > 0 {

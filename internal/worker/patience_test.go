@@ -170,7 +170,7 @@ func TestASilentConnectionIsReplacedAndTheBlockGoesOn(t *testing.T) {
 		if got := time.Since(began); got < 30*time.Second || got > 45*time.Second {
 			t.Errorf("came back after %v, want three or four heartbeats", got)
 		}
-		if diff := cmp.Diff([]wire.Held{{Epoch: 2, Lease: 7}}, again.hello.Held); diff != "" {
+		if diff := cmp.Diff([]wire.Held{{Epoch: 2, Lease: 7, Task: 3, Block: 7, Attempt: 1}}, again.hello.Held); diff != "" {
 			t.Error(diff)
 		}
 		again.acquire()
