@@ -204,8 +204,17 @@ func TestAnInterruptEndsWorkersThatWereTakenOver(t *testing.T) {
 
 func TestWhereNobodyResumesWorkersEndThemselvesAndKeepTheirResults(t *testing.T) {
 	t.Parallel()
+	for _, kind := range []string{"command", "stream"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			whereNobodyResumes(t, kind)
+		})
+	}
+}
+
+func whereNobodyResumes(t *testing.T, kind string) {
 	d := newDirector(t)
-	dir, path := writeJob(t, job("resources = { cpu = 2 }\nabandon_after = \"3s\"", blocks("work", 2)+d.code("command", "E2E_DEAF=1", "E2E_LEAVE=session")))
+	dir, path := writeJob(t, job("resources = { cpu = 2 }\nabandon_after = \"3s\"", blocks("work", 2)+d.code(kind, "E2E_DEAF=1", "E2E_LEAVE=session")))
 	s := start(t, dir, "run", path, "--run-dir", "out")
 	visits := visitsOf(d, map[string]int{"ask": 2, "sit": 2})
 	done, held := visits["ask"][0], visits["ask"][1]
