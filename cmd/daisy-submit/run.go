@@ -49,7 +49,8 @@ terminal goes away (SIGHUP).
 
 With --resume it goes on with a run that was killed, interrupted, stopped, or could not write: blocks that succeeded are not run
 again, failures and retries so far count, and workers that still live go on with their blocks. The job is the one that the run
-directory keeps; JOB and --set may change limits (max_workers, resources, timeouts, retries), nothing else. Resuming a run that has ended prints its report.
+directory keeps; JOB and --set may change limits (max_workers, resources, timeouts, retries), nothing else.
+Resuming a run that has ended prints its report.
 
 EXAMPLE
    daisy-submit run segment.toml --max-workers 4 --set task.predict.timeout=20m

@@ -183,7 +183,9 @@ func (c *Client) reconnect() (*link, error) {
 		if wait == firstBackoff || wait == longestBackoff {
 			c.logf("cannot reach the coordinator: %s", c.places.summary())
 		}
-		pause(ctx, jitter(wait))
+		if c.places.awaitNews(ctx, &c.cfg, jitter(wait)) {
+			wait = firstBackoff
+		}
 		cancel()
 		if c.life.Err() != nil {
 			return nil, nil
