@@ -417,7 +417,7 @@ func killAgainAndAgain(t *testing.T, seed uint64) (kills, lives int) {
 					pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
 					env, _ := os.ReadFile(stat)
 					cwd, _ := os.Readlink(filepath.Join(filepath.Dir(stat), "cwd"))
-					if pid != s.cmd.Process.Pid && cwd == dir && bytes.Contains(env, []byte("DAISY_RUN_ID=")) {
+					if pid != s.cmd.Process.Pid && cwd == dir && bytes.Contains(env, []byte("DAISY_LAUNCHED_FOR=")) {
 						found = append(found, pid)
 					}
 				}
