@@ -209,7 +209,7 @@ func TestANewCoordinatorGivesWhatIsInHandAnotherName(t *testing.T) {
 
 func TestABlockThatIsNotItsOwnAnyMoreIsFoundByItsNewName(t *testing.T) {
 	c, cfg := overTCP(t, testTask("func"))
-	killed := make(chan Block, 1)
+	killed := make(chan Block, 2)
 	cfg.OnKill = func(b Block) { killed <- b }
 	client, s := connectTo(t, c, cfg)
 	got := acquire(t, client, 1)
@@ -219,12 +219,56 @@ func TestABlockThatIsNotItsOwnAnyMoreIsFoundByItsNewName(t *testing.T) {
 	s.conn.Close()
 	again := c.unwelcomed()
 	again.send(func(dst []byte) []byte {
-		return wire.AppendWelcome(dst, wire.Welcome{Epoch: 3, Kept: []wire.Kept{{Epoch: 2, Lease: 7, Now: 9, Attempt: 1}}})
+		return wire.AppendWelcome(dst, wire.Welcome{Epoch: 3, Kept: []wire.Kept{{Epoch: 2, Lease: 7, Now: 9, Attempt: 4}}})
 	})
 	again.send(func(dst []byte) []byte { return wire.AppendKillBlock(dst, wire.KillBlock{Lease: 7}) }) // of nobody here
-	again.send(func(dst []byte) []byte { return wire.AppendKillBlock(dst, wire.KillBlock{Lease: 9}) })
+	got = acquire(t, client, 1)
+	again.grant(again.acquire().Request, 8)
+	<-got
+	if len(killed) > 0 {
+		t.Errorf("block %+v is killed by its old name", <-killed)
+	}
+	// The connection breaks: now it goes by the new name, and by the new number of its attempt.
+	again.conn.Close()
+	third := c.next()
+	want := []wire.Held{{Epoch: 3, Lease: 8, Task: 3, Block: 8, Attempt: 1}, {Epoch: 3, Lease: 9, Task: 3, Block: 7, Attempt: 4}}
+	if diff := cmp.Diff(want, sortedByLease(third.hello.Held)); diff != "" {
+		t.Error(diff)
+	}
+	third.send(func(dst []byte) []byte { return wire.AppendKillBlock(dst, wire.KillBlock{Lease: 9}) })
 	if k := <-killed; k.Epoch != b.Epoch || k.Lease != b.Lease { // whoever runs it knows it by its first name
 		t.Errorf("block %+v is killed, want %+v", k, b)
+	}
+}
+
+func TestANewCoordinatorHearsOnlyOfTheLastAttemptAtABlock(t *testing.T) {
+	c, cfg := overTCP(t, testTask("func"))
+	client, s := connectTo(t, c, cfg)
+	grant := func(lease, block uint64, attempt uint32) Block {
+		got := acquire(t, client, 1)
+		request := s.acquire().Request
+		s.send(func(dst []byte) []byte {
+			return wire.AppendBlocks(dst, wire.Blocks{Request: request, Task: 3, Grants: []wire.Grant{{Lease: lease, Block: block, Attempt: attempt}}})
+		})
+		return (<-got)[0]
+	}
+	release := func(b Block, o wire.Outcome) {
+		if err := client.Release(b, Result{Outcome: o, Message: "no"}); err != nil {
+			t.Fatal(err)
+		}
+		s.release()
+	}
+	release(grant(1, 5, 1), wire.Failed) // and it gets the block again
+	grant(2, 5, 2)
+	release(grant(3, 6, 1), wire.Failed) // and again, to the end
+	release(grant(4, 6, 2), wire.Success)
+	release(grant(5, 7, 1), wire.Recalled)
+	c.set(func(j *api.JoinResponse) { j.Epoch = 3 })
+	s.conn.Close()
+	again := c.next(2, 4)
+	want := []wire.Held{{Epoch: 2, Lease: 4, Task: 3, Block: 6, Attempt: 2}, {Epoch: 2, Lease: 2, Task: 3, Block: 5, Attempt: 2}}
+	if diff := cmp.Diff(want, again.hello.Held); diff != "" {
+		t.Error(diff)
 	}
 }
 
