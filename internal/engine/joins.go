@@ -140,7 +140,7 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 		e.accept(req, w, j)
 		return
 	}
-	if w != nil && w.away {
+	if w != nil && w.away && w.sub == nil {
 		w = nil // nobody has heard of that one in this epoch: it may be this one's predecessor, and is refused if it comes
 	}
 	task, anyTask := e.externalTask(j.Task)

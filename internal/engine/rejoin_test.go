@@ -72,3 +72,51 @@ func TestAWorkerThatComesBackEarlyKeepsItsBlock(t *testing.T) {
 		t.Errorf("its block is %v", s)
 	}
 }
+
+// Who is away keeps its place only against those that cannot be its successor: one that came by itself may have been started anew.
+func TestTheNameOfAWorkerThatIsAway(t *testing.T) {
+	j := testJob()
+	j.Tasks = []job.Task{{ID: "a", Slots: 1, MaxLost: 3, MaxWorkerRestarts: 10, Requires: cpus(1), Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(t, 3)}}
+	p, err := j.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := NewPast(p)
+	for _, r := range []Record{
+		{Kind: RecordStart, Epoch: 1, Tasks: []TaskRecord{TaskRecordOf(&p.Tasks()[0])}},
+		{Kind: RecordSubmission, ID: "1", Count: 1, Slots: 1},
+		{Kind: RecordJoin, Worker: 1, ID: "1.0", Nonce: 7, Count: 1, Text: "here", Launched: true},
+		{Kind: RecordJoin, Worker: 2, ID: "box", Nonce: 7, Count: 1, Text: "there"},
+	} {
+		if _, _, err := past.Add(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := New(Config{Job: j, Pipeline: p, Epoch: 2, Unlimited: true, Past: past, Node: "here", Launcher: localProperties(), Left: []launcher.Worker{{Tag: "1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fx Effects
+	e.ApplyAll(0, []Event{
+		{Kind: EventTick},
+		{Kind: EventJoin, Request: 1, Join: &Join{Name: "1.0", Nonce: 8, Slots: 1}},
+		{Kind: EventJoin, Request: 2, Join: &Join{Name: "box", Nonce: 8, Slots: 1}},
+		{Kind: EventJoin, Request: 3, Join: &Join{Name: "box", Nonce: 7, Slots: 1}},
+		{Kind: EventJoin, Request: 4, Join: &Join{Tag: "1", Nonce: 8, Slots: 1}},
+		{Kind: EventJoin, Request: 5, Join: &Join{Tag: "1", Nonce: 7, Slots: 1}},
+	}, &fx)
+	got := map[uint64]string{}
+	for _, f := range fx.List {
+		switch f.Kind {
+		case EffectJoined:
+			got[f.Request] = "joined"
+		case EffectRefused:
+			got[f.Request] = f.Code
+		}
+	}
+	for request, want := range []string{1: "bad_request", 2: "joined", 3: "twin", 4: "twin", 5: "joined"} {
+		if got[uint64(request)] != want {
+			t.Errorf("join %d: %s, want %s", request, got[uint64(request)], want)
+		}
+	}
+}
