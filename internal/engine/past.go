@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"example.org/daisy/internal/job"
 	"example.org/daisy/scheduler"
 )
 
@@ -345,4 +346,19 @@ func (e *Engine) resume(p *Past) {
 			e.recount(v)
 		}
 	}
+}
+
+// Standing is an engine of a run that nobody coordinates, only to look at: what has ended by its records, and what follows from that for
+// other blocks. That goes in slices; before each it asks whether to go on, and gives nil if not. The past belongs to it from then on.
+func (p *Past) Standing(j *job.Job, pipeline *scheduler.Pipeline, goOn func() bool) (*Engine, error) {
+	e, err := New(Config{Job: j, Pipeline: pipeline, Unlimited: true, External: true, Past: p})
+	if err != nil {
+		return nil, err
+	}
+	for more := true; more; more = e.sched.Work(workUnits) {
+		if !goOn() {
+			return nil, nil
+		}
+	}
+	return e, nil
 }
