@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -74,8 +73,7 @@ func TestAResumeKeepsThePartThatWasSelected(t *testing.T) {
 	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 6)+d.code("command")))
 	s := start(t, dir, "run", path, "--run-dir", "out", "--roi", "2:4")
 	held := d.next()
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
+	killAll(t, s, dir)
 	held.wantGone(t)
 	again := start(t, dir, "run", path, "--resume", "out")
 	for _, want := range []string{"2", "3"} {

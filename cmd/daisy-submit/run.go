@@ -48,8 +48,9 @@ run is kept in its run directory. Ctrl-C, SIGTERM and SIGQUIT end it in order, a
 terminal goes away (SIGHUP).
 
 With --resume it goes on with a run that was killed, interrupted, stopped, or could not write: blocks that succeeded are not run
-again, failures and retries so far count. The job is the one that the run directory keeps; JOB and --set may change limits
-(max_workers, resources, timeouts, retries), nothing else. Resuming a run that has ended prints its report.
+again, failures and retries so far count, and workers that still live go on with their blocks. The job is the one that the run
+directory keeps; JOB and --set may change limits (max_workers, resources, timeouts, retries), nothing else.
+Resuming a run that has ended prints its report.
 
 EXAMPLE
    daisy-submit run segment.toml --max-workers 4 --set task.predict.timeout=20m
@@ -129,6 +130,9 @@ type jobRun struct {
 	retry          []string     // tasks whose failed blocks are tried again with the resume
 	json           bool
 	stdout, stderr io.Writer
+
+	launcher launcher.Launcher // once it is there
+	signals  chan os.Signal    // that end the run
 }
 
 func (r *jobRun) run(ctx context.Context) error {
@@ -197,6 +201,9 @@ func (r *jobRun) begin(ctx context.Context, dir *rundir.Dir, binary string) (beg
 	}
 	mode := report.ModeFor(out, r.json)
 	progress := report.NewProgress(out, mode)
+	r.signals = make(chan os.Signal, 4)
+	signal.Notify(r.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
+	defer signal.Stop(r.signals)
 	c, err := r.prepare(ctx, dir, binary, progress.Notice)
 	if err != nil {
 		_ = progress.Close()
@@ -279,8 +286,12 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 	if err := cfg.Launcher.Check(ctx); err != nil {
 		return nil, infrastructure(err)
 	}
+	r.launcher = cfg.Launcher
+	begun := r.endAtSignal(os.Exit)
 	var err error
-	if c, err = coordinator.New(cfg); err != nil {
+	c, err = coordinator.New(cfg)
+	begun()
+	if err != nil {
 		return nil, refused(err)
 	}
 	if r.lock != nil { // with the new limits, now that nothing is refused any more
@@ -312,10 +323,41 @@ var showEvery = map[report.Mode]time.Duration{
 // nobody who asks twice wants to wait.
 const forceAfter = 10 * time.Second
 
-// force ends the program if the run has not ended by itself within forceAfter. Its workers end with it.
+// endAtSignal ends the program at a signal as long as the run has not begun, with the workers of the coordinator before that it may have
+// taken over already.
+func (r *jobRun) endAtSignal(exit func(int)) (begun func()) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case s := <-r.signals:
+			r.endWorkers()
+			sig, _ := s.(syscall.Signal)
+			exit(128 + int(sig))
+		case <-over:
+		}
+	}()
+	return func() {
+		close(over)
+		<-done
+	}
+}
+
+// endWorkers ends the workers at once, before the program is ended.
+func (r *jobRun) endWorkers() {
+	if r.launcher == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), orphanBound)
+	defer cancel()
+	_ = r.launcher.Close(ctx) // who is left has got SIGKILL
+}
+
+// force ends the program, and its workers, if the run has not ended by itself within forceAfter.
 func (r *jobRun) force(sig syscall.Signal, exit func(int)) (stop func() bool) {
 	return time.AfterFunc(forceAfter, func() {
 		fmt.Fprintf(r.stderr, "the run was told to end at once and has not in %s: the disk below its run directory does not answer, or that of the tracking; this program ends now\n", units.Duration(forceAfter))
+		r.endWorkers()
 		exit(128 + int(sig))
 	}).Stop
 }
@@ -327,9 +369,6 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	harmless := make(chan os.Signal, 1)
 	signal.Notify(harmless, syscall.SIGHUP, syscall.SIGPIPE)
 	defer signal.Stop(harmless)
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
-	defer signal.Stop(signals)
 
 	unselected := map[string]int64{}
 	for i := range r.job.Tasks {
@@ -350,7 +389,7 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 		started := time.Now()
 		for {
 			select {
-			case s := <-signals:
+			case s := <-r.signals:
 				sig, _ := s.(syscall.Signal)
 				if !c.Interrupt(sig) {
 					if calm == nil {
@@ -373,7 +412,7 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	close(over)
 	<-shown
 	// What is left is to say how it went, to somebody who may not listen: signals end that as they end any program.
-	signal.Stop(signals)
+	signal.Stop(r.signals)
 	ending, done := context.WithTimeout(context.Background(), orphanBound)
 	if left, orphanErr := process.EndOrphans(ending); orphanErr != nil {
 		progress.Notice(orphanErr.Error())

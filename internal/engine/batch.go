@@ -33,6 +33,16 @@ const (
 	queueKilledWithin = time.Minute
 )
 
+// batch is what an engine knows of the batch system that its workers come from. Without one book is nil.
+type batch struct {
+	book      *fleet.Book
+	classes   []class
+	binds     []fleet.Call    // of earlier epochs, of which the launcher has not been told
+	cuts      map[blockOf]int // how often a block was cut by the end of a worker that it had to itself
+	maySubmit bool            // as of the last look
+	wrong     bool            // nothing of the run could ever start
+}
+
 // A class is workers that are alike, where they come from a batch system.
 type class struct {
 	wave   int64 // no more are asked for at once: the system had no room for twice as many; 0 = no bound

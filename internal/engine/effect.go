@@ -112,6 +112,7 @@ type Effect struct {
 type Kept struct {
 	Epoch    uint64
 	Was, Now scheduler.Lease
+	Attempt  int32
 }
 
 // A Submission is what to ask the launcher for; the shell adds program, environment and paths.

@@ -150,7 +150,7 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 		e.accept(req, w, j)
 		return
 	}
-	if w != nil && w.away {
+	if w != nil && w.away && w.sub == nil {
 		w = nil // nobody has heard of that one in this epoch: it may be this one's predecessor, and is refused if it comes
 	}
 	task, anyTask := e.externalTask(j.Task)
@@ -281,7 +281,7 @@ func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease, kept
 	for _, h := range held {
 		if h.Epoch != e.cfg.Epoch {
 			if l := e.claim(w, &h); l != nil {
-				kept = append(kept, Kept{h.Epoch, h.Lease, l.handout.Lease})
+				kept = append(kept, Kept{h.Epoch, h.Lease, l.handout.Lease, l.handout.Attempt})
 			} else {
 				e.out.leases = append(e.out.leases, h.Lease)
 			}

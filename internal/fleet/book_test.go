@@ -612,7 +612,7 @@ func TestAnAdoptedSubmissionIsJudgedByWhatIsThere(t *testing.T) {
 	x.b.Adopt("2", "", 1, nil, nil)
 	x.b.AdoptVoid("3")
 	x.list(rows("40 1 0-0 failed", "40 1 1-1 running", "42 2 0-0 pending", "43 3 0-0 pending")...)
-	x.tells("2 is 42", "2.0 pending", "43 is a twin of 3")
+	x.tells("1.1 running", "2 is 42", "2.0 pending", "43 is a twin of 3")
 	// Nobody knows whether element 2 had started: that it is not there is no wish.
 	x.lists = rows("40 1 1-1 running", "42 2 0-0 pending")
 	x.expect(CallCancelArray)
@@ -669,7 +669,7 @@ func TestASilentConnectionIsNoProofOfLife(t *testing.T) {
 	x.submitted("1", "40", 2)
 	x.joins("1", 0)
 	x.list(rows("40 1 0-1 running")...)
-	x.tells("1.1 running")
+	x.tells("1.0 running", "1.1 running")
 	x.list(rows("40 1 0-0 node_fail", "40 1 1-1 running")...)
 	x.tells() // it was heard seconds ago
 	x.now += 2 * time.Minute
@@ -699,7 +699,7 @@ func TestAnAnswerToAQuestionBeforeTheSubmissionProvesNothing(t *testing.T) {
 	x.answer(Answer{Listing: launcher.Listing{Elements: nil}})
 	x.tells("1 is 40")
 	x.list(rows("40 1 0-0 running")...)
-	x.tells()
+	x.tells("1.0 running") // its node is news
 	x.list(rows("40 1 0-0 running")...)
 	x.tells("1.1 ended: cancelled")
 }
