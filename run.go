@@ -205,7 +205,7 @@ func (r *libraryRun) watch(ctx context.Context, over <-chan struct{}) {
 	for {
 		select {
 		case <-tick.C:
-			if r.c.Overview(context.WithoutCancel(ctx), &snap) == nil {
+			if r.c.Snapshot(context.WithoutCancel(ctx), &snap) == nil {
 				r.o.observe(publicSnapshot(&snap))
 			}
 		case <-over:

@@ -324,6 +324,8 @@ func TestANewTimeoutHoldsForBlocksThatBegin(t *testing.T) {
 	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 2)+d.code("command")+"timeout = \"2h\"\nmax_retries = 0"))
 	s := start(t, dir, "run", path, "--run-dir", "out")
 	v := d.next()
+	wantText(t, wantStatus(t, 2, dir, "set", "out", "task.other.timeout=1s", "task.work.timeout=1").stderr,
+		"daisy-submit: task.other.timeout: there is no task", "\n  task.work.timeout: \"1\" has a number without a unit")
 	wantStatus(t, 0, dir, "set", "out", "task.work.timeout=1s")
 	v.ok() // it may be over before the worker knows, or time out
 	d.next().wantGone(t)
@@ -413,7 +415,7 @@ func TestAWrongCommandToARunIsAnErrorOfTheCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"status"}, "runs/latest"},
+		{[]string{"status"}, "there is no run in " + dir + "/runs: give a run directory."},
 		{[]string{"status", "nowhere"}, "nowhere"},
 		{[]string{"status", "."}, "is no run directory"},
 		{[]string{"status", "a", "b"}, "one argument"},
@@ -424,6 +426,7 @@ func TestAWrongCommandToARunIsAnErrorOfTheCommandLine(t *testing.T) {
 		{[]string{"stop"}, "takes a worker"},
 		{[]string{"stop", "a", "b", "c"}, "takes a worker"},
 		{[]string{"stop", "nowhere", "1.0"}, "nowhere"},
+		{[]string{"events", "nowhere", "-f"}, "nowhere"},
 		{[]string{"exclude"}, "takes a node"},
 		{[]string{"exclude", "nowhere", "n1"}, "nowhere"},
 		{[]string{"include", "nowhere", ""}, "takes a node"},

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"example.org/daisy/internal/process"
 )
 
 // Exit statuses, the same for every command; the help of each lists its own.
@@ -42,7 +44,10 @@ func usage(format string, args ...any) error {
 
 func infrastructure(err error) error { return &statusError{exitInfrastructure, err} }
 
-func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
+func main() {
+	process.RunLimited()
+	os.Exit(run(os.Args, os.Stdout, os.Stderr))
+}
 
 // run is the whole program but for the process that it runs in.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -82,7 +87,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			}
 			return usage("there is no command %q; daisy-submit --help lists them", c.Args().First())
 		},
-		Commands: []*cli.Command{runCommand(), retryCommand(), resetCommand(), planCommand(), statusCommand(), blocksCommand(), workersCommand(), setCommand(), stopCommand(), excludeCommand(), includeCommand(), drainCommand(), cancelCommand(), statsCommand(), logsCommand(), runsCommand(), runBlockCommand(), initCommand(), doctorCommand(), completionCommand(), versionCommand()},
+		Commands: []*cli.Command{runCommand(), retryCommand(), resetCommand(), planCommand(), statusCommand(), blocksCommand(), workersCommand(), eventsCommand(), setCommand(), stopCommand(), excludeCommand(), includeCommand(), drainCommand(), cancelCommand(), statsCommand(), logsCommand(), runsCommand(), runBlockCommand(), initCommand(), doctorCommand(), completionCommand(), versionCommand()},
 	}
 	for _, c := range app.Commands {
 		c.OnUsageError = onUsageError

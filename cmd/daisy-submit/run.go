@@ -48,8 +48,9 @@ run is kept in its run directory. Ctrl-C, SIGTERM and SIGQUIT end it in order, a
 terminal goes away (SIGHUP).
 
 With --resume it goes on with a run that was killed, interrupted, stopped, or could not write: blocks that succeeded are not run
-again, failures and retries so far count. The job is the one that the run directory keeps; JOB and --set may change limits
-(max_workers, resources, timeouts, retries), nothing else. Resuming a run that has ended prints its report.
+again, failures and retries so far count, and workers that still live go on with their blocks. The job is the one that the run
+directory keeps; JOB and --set may change limits (max_workers, resources, timeouts, retries), nothing else.
+Resuming a run that has ended prints its report.
 
 EXAMPLE
    daisy-submit run segment.toml --max-workers 4 --set task.predict.timeout=20m
@@ -129,6 +130,9 @@ type jobRun struct {
 	retry          []string     // tasks whose failed blocks are tried again with the resume
 	json           bool
 	stdout, stderr io.Writer
+
+	launcher launcher.Launcher // once it is there
+	signals  chan os.Signal    // that end the run
 }
 
 func (r *jobRun) run(ctx context.Context) error {
@@ -139,6 +143,11 @@ func (r *jobRun) run(ctx context.Context) error {
 	if !j.Selection.IsAll() {
 		fmt.Fprintln(r.stderr, "daisy-submit: "+sayLeft(j))
 	}
+	for i := range j.Tasks {
+		if rest := unwritten(j.Tasks[i].Grid); rest != nil {
+			fmt.Fprintln(r.stderr, "daisy-submit: "+sayUnwritten(j.Tasks[i].ID, rest))
+		}
+	}
 	if left := rundir.Unfinished(j.Directory, j.Name); len(left) > 0 && j.Tracking != "" {
 		fmt.Fprintf(r.stderr, "daisy-submit: an earlier run of this job did not end: %s; what it had marked as done is skipped\n", left[len(left)-1])
 	}
@@ -147,6 +156,9 @@ func (r *jobRun) run(ctx context.Context) error {
 		return infrastructure(err)
 	}
 	if err := r.checkFiles(); err != nil {
+		return err
+	}
+	if err := r.holdMemory(); err != nil {
 		return err
 	}
 	used := isUsed(r.runDir)
@@ -168,12 +180,14 @@ func (r *jobRun) run(ctx context.Context) error {
 }
 
 // checkFiles refuses a job whose workers need more open files than this process may have.
-func (r *jobRun) checkFiles() error {
+func (r *jobRun) checkFiles() error { return checkFiles(r.job) }
+
+func checkFiles(j *job.Job) error {
 	files, err := process.FileLimit()
 	if err != nil {
 		return infrastructure(err)
 	}
-	if err := checkFileLimit(r.job, r.job.Budget(machine()), files); err != nil {
+	if err := checkFileLimit(j, j.Budget(machine()), files); err != nil {
 		return &statusError{exitUsage, err} // fewer workers mend it
 	}
 	return nil
@@ -187,6 +201,9 @@ func (r *jobRun) begin(ctx context.Context, dir *rundir.Dir, binary string) (beg
 	}
 	mode := report.ModeFor(out, r.json)
 	progress := report.NewProgress(out, mode)
+	r.signals = make(chan os.Signal, 4)
+	signal.Notify(r.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
+	defer signal.Stop(r.signals)
 	c, err := r.prepare(ctx, dir, binary, progress.Notice)
 	if err != nil {
 		_ = progress.Close()
@@ -269,8 +286,12 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 	if err := cfg.Launcher.Check(ctx); err != nil {
 		return nil, infrastructure(err)
 	}
+	r.launcher = cfg.Launcher
+	begun := r.endAtSignal(os.Exit)
 	var err error
-	if c, err = coordinator.New(cfg); err != nil {
+	c, err = coordinator.New(cfg)
+	begun()
+	if err != nil {
 		return nil, refused(err)
 	}
 	if r.lock != nil { // with the new limits, now that nothing is refused any more
@@ -302,10 +323,41 @@ var showEvery = map[report.Mode]time.Duration{
 // nobody who asks twice wants to wait.
 const forceAfter = 10 * time.Second
 
-// force ends the program if the run has not ended by itself within forceAfter. Its workers end with it.
+// endAtSignal ends the program at a signal as long as the run has not begun, with the workers of the coordinator before that it may have
+// taken over already.
+func (r *jobRun) endAtSignal(exit func(int)) (begun func()) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case s := <-r.signals:
+			r.endWorkers()
+			sig, _ := s.(syscall.Signal)
+			exit(128 + int(sig))
+		case <-over:
+		}
+	}()
+	return func() {
+		close(over)
+		<-done
+	}
+}
+
+// endWorkers ends the workers at once, before the program is ended.
+func (r *jobRun) endWorkers() {
+	if r.launcher == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), orphanBound)
+	defer cancel()
+	_ = r.launcher.Close(ctx) // who is left has got SIGKILL
+}
+
+// force ends the program, and its workers, if the run has not ended by itself within forceAfter.
 func (r *jobRun) force(sig syscall.Signal, exit func(int)) (stop func() bool) {
 	return time.AfterFunc(forceAfter, func() {
 		fmt.Fprintf(r.stderr, "the run was told to end at once and has not in %s: the disk below its run directory does not answer, or that of the tracking; this program ends now\n", units.Duration(forceAfter))
+		r.endWorkers()
 		exit(128 + int(sig))
 	}).Stop
 }
@@ -317,10 +369,11 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	harmless := make(chan os.Signal, 1)
 	signal.Notify(harmless, syscall.SIGHUP, syscall.SIGPIPE)
 	defer signal.Stop(harmless)
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
-	defer signal.Stop(signals)
 
+	unselected := map[string]int64{}
+	for i := range r.job.Tasks {
+		unselected[r.job.Tasks[i].ID] = r.job.Tasks[i].Unselected.Count()
+	}
 	shown := make(chan struct{})
 	over := make(chan struct{})
 	go func() {
@@ -336,7 +389,7 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 		started := time.Now()
 		for {
 			select {
-			case s := <-signals:
+			case s := <-r.signals:
 				sig, _ := s.(syscall.Signal)
 				if !c.Interrupt(sig) {
 					if calm == nil {
@@ -347,8 +400,8 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 				}
 			case <-show.C:
 				var snap engine.Snapshot
-				if c.Overview(ctx, &snap) == nil {
-					progress.Update(time.Now(), progressOf(&snap, time.Since(started)))
+				if c.Snapshot(ctx, &snap) == nil {
+					progress.Update(time.Now(), progressOf(&snap, unselected, time.Since(started)))
 				}
 			case <-over:
 				return
@@ -359,7 +412,7 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	close(over)
 	<-shown
 	// What is left is to say how it went, to somebody who may not listen: signals end that as they end any program.
-	signal.Stop(signals)
+	signal.Stop(r.signals)
 	ending, done := context.WithTimeout(context.Background(), orphanBound)
 	if left, orphanErr := process.EndOrphans(ending); orphanErr != nil {
 		progress.Notice(orphanErr.Error())
@@ -373,26 +426,11 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	if !r.json {
 		err = errors.Join(err, report.Tables(r.stdout, result.Stats, report.Table))
 	}
-	r.sayNext(result)
+	for _, line := range nextOf(&result.Stats) {
+		fmt.Fprintln(r.stderr, line)
+	}
 	r.onEnd(ctx, result)
 	return ended(result, err)
-}
-
-// sayNext says how to go on after a run in which not all went well.
-func (r *jobRun) sayNext(result coordinator.Result) {
-	dir := result.Stats.Run.Directory
-	if dir == nil || result.ExitStatus == exitOK {
-		return
-	}
-	abandoned, failed := int64(0), int64(0)
-	for _, t := range result.Stats.Tasks {
-		abandoned, failed = abandoned+t.Abandoned, failed+t.Failed
-	}
-	if failed > 0 {
-		fmt.Fprintf(r.stderr, "what failed: daisy-submit logs %s --failed; after a fix: daisy-submit retry %s\n", *dir, *dir)
-	} else if abandoned > 0 || result.ExitStatus == exitInfrastructure {
-		fmt.Fprintf(r.stderr, "to go on: daisy-submit run --resume %s\n", *dir)
-	}
 }
 
 // ended makes the exit status of a run that was started.
@@ -407,14 +445,14 @@ func ended(result coordinator.Result, err error) error {
 	return &statusError{status: status}
 }
 
-func progressOf(s *engine.Snapshot, elapsed time.Duration) report.Snapshot {
+func progressOf(s *engine.Snapshot, unselected map[string]int64, elapsed time.Duration) report.Snapshot {
 	out := report.Snapshot{State: s.State.String(), Elapsed: elapsed, Tasks: make([]report.TaskProgress, len(s.Tasks))}
 	for i, t := range s.Tasks {
 		out.Tasks[i] = report.TaskProgress{
 			ID: t.ID, State: t.State.String(), Blocks: t.Tally.Total,
 			Waiting: t.Tally.Waiting, Ready: t.Tally.Ready, Leased: t.Tally.Leased, Running: t.SlotsBusy,
 			Success: t.Tally.Success, Skipped: t.Tally.Skipped, Failed: t.Tally.Failed, Orphaned: t.Tally.Orphaned, Abandoned: t.Tally.Abandoned,
-			Retries: t.Tally.Retries, Slots: t.SlotsBusy + t.SlotsIdle + t.SlotsStarting, Waits: t.Waits,
+			Unselected: unselected[t.ID], Retries: t.Tally.Retries, Slots: t.SlotsBusy + t.SlotsIdle + t.SlotsStarting, Waits: t.Waits,
 		}
 	}
 	return out

@@ -21,7 +21,8 @@ func workersCommand() *cli.Command {
 		Name: "workers", Usage: "list the workers of a run",
 		UsageText: "daisy-submit workers [RUN_DIR|latest] [OPTIONS]",
 		Description: `Lists the workers that have been asked for and have not ended: what each does, what it has done for the task that it
-serves now, and for how long nothing has been heard of it. Of a run that has ended it lists those of its statistics.
+serves now, and for how long nothing has been heard of it; and nodes that are not used, with the reason. Of a run that has ended it
+lists those of its statistics.
 ` + runDirUsage + `
 
 EXAMPLE

@@ -26,6 +26,7 @@ func TestTheDocumentationHasEveryFieldOfTheControlInterface(t *testing.T) {
 		"### `workers --json`: the answer of `" + PathWorkers + "`":                   reflect.TypeFor[WorkerPage](),
 		"### `blocks --json`: the answer of `" + PathBlocks + "`":                     reflect.TypeFor[BlockPage](),
 		"### `set`, `stop`, `exclude`, `include`, `drain` and `cancel` with `--json`": reflect.TypeFor[Done](),
+		"### `events --json`: the data of `" + PathEvents + "`":                       reflect.TypeFor[Event](),
 	} {
 		_, section, _ := strings.Cut(string(doc), title+"\n")
 		section, _, _ = strings.Cut(section, "\n### ")
@@ -90,7 +91,7 @@ func TestARefusalHasTheWordsOfTheCoordinator(t *testing.T) {
 	})
 	_, err := c.Post(t.Context(), PathDrain, Order{By: "anna"})
 	var refused *RefusedError
-	if !errors.As(err, &refused) || refused.Code != "not_now" || refused.Status != http.StatusConflict || refused.Text != "no\uFFFD[31m more" {
+	if !errors.As(err, &refused) || refused.Code != "not_now" || refused.Status != http.StatusConflict || refused.Text != "no\uFFFD[31m\nmore" {
 		t.Errorf("%v", err)
 	}
 }

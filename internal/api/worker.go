@@ -24,7 +24,9 @@ type JoinRequest struct {
 	Element int    `json:"element,omitempty"`
 	// Array is what a batch system calls that submission, as the worker's environment says; absent where there is none.
 	Array string `json:"array,omitempty"`
-	Name  string `json:"name,omitempty"`
+	// Restart is how often the batch system has started this worker again; absent for 0.
+	Restart int    `json:"restart,omitempty"`
+	Name    string `json:"name,omitempty"`
 	// Nonce tells one process from another with the same identity. Random, never 0.
 	Nonce uint64 `json:"nonce"`
 	// Task is the task that a worker with a Name asks for; "" = any.
@@ -86,11 +88,14 @@ type TaskSpec struct {
 	MaxBlocksPerWorker int64 `json:"max_blocks_per_worker,omitempty"`
 	// ResourceTracking asks for what each block reads and writes, and for the memory of all its processes together.
 	ResourceTracking bool `json:"resource_tracking,omitempty"`
+	// EnforceMemory: user code cannot have more memory than MemoryBytes.
+	EnforceMemory bool `json:"enforce_memory,omitempty"`
 }
 
 // An Error is the body of every answer that is not a success.
 type Error struct {
-	// Code is one word for programs: "secret", "version", "epoch", "twin", "ended", "unknown_tag", "busy", "bad_request", "tls".
+	// Code is one word for programs: "secret", "version", "epoch", "twin", "ended", "unknown_tag", "excluded", "busy", "bad_request",
+	// "not_now", "tls".
 	Code string `json:"code"`
 	// Message is for people.
 	Message string `json:"error"`

@@ -24,7 +24,7 @@ func (c *Coordinator) serveInclude(w http.ResponseWriter, r *http.Request) { c.s
 // serveNode excludes a node, or takes it back. The answer comes when the journal has it, so that no resume forgets it.
 func (c *Coordinator) serveNode(w http.ResponseWriter, r *http.Request, include bool) {
 	var o api.Order
-	c.obeyThen(w, r, &o, func() (api.Done, error) {
+	c.obey(w, r, &o, func() (api.Done, error) {
 		if err := checkNode(o.Node); err != nil {
 			return api.Done{}, err
 		}
@@ -34,7 +34,11 @@ func (c *Coordinator) serveNode(w http.ResponseWriter, r *http.Request, include 
 			return api.Done{}, err
 		}
 		there := c.engine.OnNode(x.Node)
-		c.applyNow(engine.Event{Kind: engine.EventExclude, Exclude: &x})
+		kind := api.EventExcluded
+		if include {
+			kind = api.EventIncluded
+		}
+		c.events.during(kind, x.Node, func() { c.applyNow(engine.Event{Kind: engine.EventExclude, Exclude: &x}) })
 		switch {
 		case include:
 			return api.Done{Message: fmt.Sprintf("node %s may be used again", x.Node)}, nil
@@ -43,7 +47,7 @@ func (c *Coordinator) serveNode(w http.ResponseWriter, r *http.Request, include 
 		default:
 			return api.Done{Message: fmt.Sprintf("no worker of this run is used on node %s from now on; %s there, to end what runs and leave", x.Node, has(there))}, nil
 		}
-	}, c.written)
+	}, func() error { return c.written(r.Context()) })
 }
 
 func has(workers int64) string {

@@ -118,3 +118,18 @@ func TestWhoWaitsForTheJournalIsAnsweredWhenItIsWritten(t *testing.T) {
 		}
 	})
 }
+
+func TestANodeStaysExcludedInTheNextLifeOfTheRun(t *testing.T) {
+	r := newPastRun(t, 3, nil, joined,
+		engine.Record{Kind: engine.RecordExclude, Final: true, ID: "n1", Text: "hot", Tail: "anna"},
+		engine.Record{Kind: engine.RecordExclude, Final: true, ID: "n2", Tail: "anna"},
+		engine.Record{Kind: engine.RecordExclude, ID: "n2", Tail: "ben"})
+	c, err := r.resume()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := c.liveExcluded(c.engine.Excluded())
+	if len(list) != 1 || list[0].Node != "n1" || *list[0].By != "anna" || *list[0].Reason != "hot" {
+		t.Errorf("%+v", list)
+	}
+}

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,13 +15,9 @@ import (
 	"example.org/daisy/scheduler"
 )
 
-// obey reads an order, has it checked and carried out between two events, and answers with what do says.
-func (c *Coordinator) obey(w http.ResponseWriter, r *http.Request, order any, do func() (api.Done, error)) {
-	c.obeyThen(w, r, order, do, func(context.Context) error { return nil })
-}
-
-// obeyThen does the same, and answers when then has returned.
-func (c *Coordinator) obeyThen(w http.ResponseWriter, r *http.Request, order any, do func() (api.Done, error), then func(context.Context) error) {
+// obey reads an order, has it checked and carried out between two events, and answers with what do says, once the functions that follow it
+// are through.
+func (c *Coordinator) obey(w http.ResponseWriter, r *http.Request, order any, do func() (api.Done, error), then ...func() error) {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(order); err != nil {
@@ -35,12 +30,13 @@ func (c *Coordinator) obeyThen(w http.ResponseWriter, r *http.Request, order any
 		c.refuseControl(w, r, err)
 		return
 	}
+	for _, f := range then {
+		if refusal == nil {
+			refusal = f()
+		}
+	}
 	if refusal != nil {
 		c.refuseControl(w, r, refusal)
-		return
-	}
-	if err := then(r.Context()); err != nil {
-		c.refuseControl(w, r, err)
 		return
 	}
 	done.Version = api.ControlVersion
@@ -146,7 +142,7 @@ func (c *Coordinator) serveSet(w http.ResponseWriter, r *http.Request) {
 		done := api.Done{Message: "it holds until this coordinator ends; on a resume, give it with --set"}
 		for i := range settings {
 			was := c.present(&settings[i])
-			c.change(&settings[i])
+			c.events.during(api.EventSet, "", func() { c.change(&settings[i]) })
 			done.Changes = append(done.Changes, api.Change{Key: o.Sets[i].Key, Was: was, Now: c.present(&settings[i])})
 		}
 		return done, nil

@@ -73,6 +73,7 @@ type Coordinator struct {
 	recorder *stats.Recorder
 
 	inbox    *inbox
+	events   *eventLog
 	listener *listener
 	http     *http.Server
 	journal  *journal.Journal
@@ -113,13 +114,16 @@ type Coordinator struct {
 func New(cfg Config) (_ *Coordinator, err error) {
 	c := &Coordinator{
 		cfg: cfg, began: time.Now(), epoch: 1,
-		inbox:    newInbox(),
+		inbox: newInbox(), events: newEventLog(),
 		sessions: make(map[engine.SessionID]*session),
 		joins:    make(map[uint64]chan<- joinAnswer),
 		pids:     make(map[string]watchable),
 	}
-	if c.cfg.Notice == nil {
-		c.cfg.Notice = func(string) {}
+	c.cfg.Notice = func(text string) {
+		c.events.notice(text)
+		if cfg.Notice != nil {
+			cfg.Notice(text)
+		}
 	}
 	var undo []func()
 	defer func() {
@@ -300,9 +304,9 @@ func (c *Coordinator) Interrupt(sig syscall.Signal) bool {
 	return false
 }
 
-// Overview fills into with the present state, without workers and failures, read between two events. It is an error when the
+// Snapshot fills into with the present state, without workers and failures, read between two events. It is an error when the
 // run is over.
-func (c *Coordinator) Overview(ctx context.Context, into *engine.Snapshot) error {
+func (c *Coordinator) Snapshot(ctx context.Context, into *engine.Snapshot) error {
 	done := make(chan struct{})
 	c.inbox.call(func() {
 		c.engine.Overview(into)

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/scheduler"
 )
@@ -215,14 +216,20 @@ func (c *Coordinator) perform() {
 			c.ask(f.Kind, *f.Ask)
 		case engine.EffectEnded:
 			c.record(f.Attempt)
+			c.events.attempt(f.Attempt)
 			if s := c.flusher.stores[f.Task]; s != nil && s.HasResources() && f.Attempt.Verdict == scheduler.Succeeded {
 				use := f.Attempt.Use // the attempt's own memory is used again
 				c.owned.marks = append(c.owned.marks, mark{task: f.Task, block: f.Attempt.Handout.Block, use: &use})
 			}
+		case engine.EffectWorker:
+			c.events.worker(f.Worker)
+		case engine.EffectTaskEnded:
+			c.events.add(happening{kind: api.EventTaskEnded, task: f.Task, state: f.Text})
 		case engine.EffectNotice:
 			c.cfg.Notice(f.Text)
 		case engine.EffectFinished:
 			c.finished, c.outcome, c.why, c.wrong = true, f.State, f.Text, f.Wrong
+			c.events.add(happening{kind: api.EventRunEnded, task: -1, state: f.State.String(), message: f.Text})
 		}
 	}
 	fx.Reset()

@@ -380,7 +380,7 @@ func TestWhoeverAsksTheLoopWakesIt(t *testing.T) {
 		loops(t, c)
 		began := time.Now()
 		var s engine.Snapshot
-		if err := c.Overview(t.Context(), &s); err != nil {
+		if err := c.Snapshot(t.Context(), &s); err != nil {
 			t.Fatal(err)
 		}
 		wantAtOnce(t, "the snapshot", began)

@@ -249,7 +249,7 @@ func leases(list []scheduler.Lease) []uint64 {
 func renamed(list []engine.Kept) []wire.Kept {
 	out := make([]wire.Kept, len(list))
 	for i, k := range list {
-		out[i] = wire.Kept{Epoch: k.Epoch, Lease: uint64(k.Was), Now: uint64(k.Now)}
+		out[i] = wire.Kept{Epoch: k.Epoch, Lease: uint64(k.Was), Now: uint64(k.Now), Attempt: uint32(k.Attempt)}
 	}
 	return out
 }

@@ -27,10 +27,16 @@ func (p *Past) submission(tag string) *pastSubmission {
 // are still to come. A submission of which no answer is known may be there or not, as one whose answer was lost.
 func (e *Engine) adopt(p *Past) {
 	ended, ran := map[string][]int{}, map[string][]int{}
+	last := map[string]*pastWorker{} // of those that an element was, one after the other
 	for _, w := range p.order {
-		if at := launcherName(w.ID); w.Launched && w.gone {
+		last[w.ID] = w
+	}
+	for _, w := range p.order {
+		if at := launcherName(w.ID); last[w.ID] != w || !w.Launched {
+			continue
+		} else if w.gone {
 			ended[at.Tag] = append(ended[at.Tag], at.Element)
-		} else if w.Launched {
+		} else {
 			ran[at.Tag] = append(ran[at.Tag], at.Element)
 		}
 	}
@@ -73,4 +79,5 @@ func (e *Engine) adoptWorkers(was *pastSubmission, ended []int) {
 		e.enlist(w)
 		e.recount(w)
 	}
+	e.lookAt(e.pendingPatience())
 }

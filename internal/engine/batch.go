@@ -25,13 +25,23 @@ const (
 	// A system that cannot be asked for now is asked again after a pause that doubles from the first to the second; one that has no room
 	// for a single worker after the third.
 	firstAway, longestAway, noRoomPause = time.Second, 5 * time.Minute, time.Minute
-	// pendingPatience is for how long a class of which nothing runs may wait in the queue for what others need.
-	pendingPatience = 10 * time.Minute
+	// defaultPatience is for how long a class of which nothing runs may wait in the queue for what others need, unless the job says.
+	defaultPatience = 10 * time.Minute
 	// leftWithin is how long a worker that has gone away in good order may be in the answers before it is cancelled.
 	leftWithin = 2 * time.Minute
 	// queueKilledWithin bounds the wait for the end of workers that a batch system was told to kill.
 	queueKilledWithin = time.Minute
 )
+
+// batch is what an engine knows of the batch system that its workers come from. Without one book is nil.
+type batch struct {
+	book      *fleet.Book
+	classes   []class
+	binds     []fleet.Call    // of earlier epochs, of which the launcher has not been told
+	cuts      map[blockOf]int // how often a block was cut by the end of a worker that it had to itself
+	maySubmit bool            // as of the last look
+	wrong     bool            // nothing of the run could ever start
+}
 
 // A class is workers that are alike, where they come from a batch system.
 type class struct {
@@ -43,10 +53,10 @@ type class struct {
 func (e *Engine) openBook() {
 	e.classes = make([]class, len(e.proven))
 	e.book = fleet.NewBook(fleet.BookConfig{Seed: uint64(e.cfg.Began), Heard: func(at launcher.Worker) time.Duration {
-		if w := e.launchedAs(at); w != nil && w.nonce != 0 && !w.unheard {
+		if w := e.launchedAs(at); w != nil && w.nonce != 0 && w.heard > 0 {
 			return w.heard
 		}
-		return -1
+		return -1 // nor has one of an earlier epoch been heard that is not back
 	}})
 }
 
@@ -165,8 +175,17 @@ func (e *Engine) learnOf(w *worker, n *fleet.News) {
 		w.until = e.now + st.Left
 	}
 	w.wish = n.Wish
+	if st.Node != "" && w.node != st.Node {
+		w.node, w.nodeNo = st.Node, e.nodeNumber(st.Node) // a node may call itself anything: what counts is what can be excluded
+	}
 	if st.State == launcher.Running {
 		e.classes[e.tasks[w.task].class].yields = false
+	}
+	if st.State == launcher.Unknown && w.nonce == 0 && w.hintedAt == 0 {
+		w.hintedAt = max(e.now, 1)
+		e.lookAt(e.now + e.cfg.Job.HintAfter)
+	} else if st.State != launcher.Unknown {
+		w.hintedAt = 0
 	}
 	e.status(st)
 }
@@ -290,7 +309,7 @@ func (e *Engine) waitsInQueue(class int) bool {
 
 // newestFirst orders workers that wait in the queue by how long they do.
 func newestFirst(list []fleet.Idle) {
-	slices.SortStableFunc(list, func(a, b fleet.Idle) int { return cmp.Compare(b.Since, a.Since) })
+	slices.SortStableFunc(list, func(a, b fleet.Idle) int { return cmp.Or(cmp.Compare(b.Since, a.Since), cmp.Compare(b.Ref, a.Ref)) })
 }
 
 // listImpatient adds to the idle workers those that have been in the queue for long while nothing of their class runs: what they have
@@ -317,13 +336,20 @@ func (e *Engine) listImpatient() {
 	first := len(d.idle)
 	for _, w := range list {
 		t := &e.tasks[w.task]
-		if runs[t.class] || oldest[t.class] == w || t.ready == 0 || e.now < w.bornAt+pendingPatience {
+		if runs[t.class] || oldest[t.class] == w || t.ready == 0 || e.now < w.bornAt+e.pendingPatience() {
 			continue
 		}
 		d.idle = append(d.idle, fleet.Idle{Ref: len(d.refs), Task: int(w.task), Slots: int64(w.slots), Since: w.bornAt, Starting: true, Pinned: true})
 		d.refs = append(d.refs, w)
 	}
 	newestFirst(d.idle[first:])
+}
+
+func (e *Engine) pendingPatience() time.Duration {
+	if p := e.cfg.Job.PendingPatience; p > 0 {
+		return p
+	}
+	return defaultPatience
 }
 
 // keepOff keeps the pending workers of a task off the nodes that are not used for it.
@@ -360,6 +386,31 @@ func (e *Engine) admit(req uint64, j *Join, s *submission, refuse refuser) bool 
 		return false
 	}
 	return true
+}
+
+// launched reports whether a launcher started it, and still stands for it.
+func (w *worker) launched() bool { return w.sub != nil && !w.replaced }
+
+// startedAgain makes a worker of an element that its batch system has started once more. The one before is told to stop, wherever it may
+// be; its blocks go out on its word, else when it has been silent for long enough.
+func (e *Engine) startedAgain(old *worker, j *Join) *worker {
+	e.notice("worker %s was started again by the batch system, on %s", old.id, orUnknown(j.Node))
+	w := &worker{id: old.id, sub: old.sub, element: old.element, task: old.task, slots: old.slots, bornAt: e.now, hasBegun: true, heard: e.now, answer: never}
+	e.book.Connected(e.now, old.name(), false)
+	old.replaced, old.hinted = true, true
+	w.sub.workers[w.element] = w
+	e.workers[w.id] = w
+	e.enlist(w)
+	e.recount(w)
+	e.back(old)
+	e.tell(old, toStop, "its batch system has started it again")
+	if old.session == 0 && old.held == 0 {
+		e.endWorker(old, "lost")
+	} else {
+		e.recount(old)
+		e.lookAt(e.now + e.cfg.Job.HintAfter)
+	}
+	return w
 }
 
 // closeBook: the run ends, and nothing more is asked for.

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,28 +16,39 @@ import (
 	"example.org/daisy/scheduler"
 )
 
+// testingT is what tests and property tests have in common.
+type testingT interface {
+	Helper()
+	Errorf(string, ...any)
+	Fatalf(string, ...any)
+	Fatal(...any)
+}
+
 // A cluster is an engine over a batch system in memory, with workers that do what they should unless the test says otherwise, all in
 // virtual time.
 type cluster struct {
-	t       *testing.T
-	e       *Engine
-	q       *launchertest.Queue
-	now     time.Duration
-	fx      Effects
-	later   []future
-	records []Record
-	notices []string
-	durable uint64
-	asked   uint64
-	holds   bool // commits wait
-	agents  map[string]*agent
-	last    SessionID
-	block   time.Duration // how long a block takes
-	node    func(tag string, element int) string
-	starts  func(tag string, element int) time.Duration // after its submission; never = it does not
-	final   *Effect
-	join    []string // answers to joins
-	submits []*Submission
+	t        testingT
+	e        *Engine
+	q        *launchertest.Queue
+	now      time.Duration
+	fx       Effects
+	later    []future
+	records  []Record
+	before   []Record // of earlier lives
+	notices  []string
+	durable  uint64
+	asked    uint64
+	holds    bool // commits wait
+	agents   map[string]*agent
+	last     SessionID
+	block    time.Duration // how long a block takes
+	node     func(tag string, element int) string
+	starts   func(tag string, element int) time.Duration // after its submission; never = it does not
+	final    *Effect
+	join     []string // answers to joins
+	submits  []*Submission
+	lastDone time.Duration     // when a block was done
+	served   map[string]string // arrays whose workers got blocks, by tag; over all lives
 }
 
 type future struct {
@@ -51,11 +64,15 @@ type agent struct {
 	slots   int
 	session SessionID
 	dead    bool
-	silent  bool // it lives, and nothing of it comes through
+	nonce   uint64
+	restart int
+	epoch   uint64 // of the leases that it has
+	silent  bool   // it lives, and nothing of it comes through
 	held    []scheduler.Handout
 	seq     uint64
 	served  int
 	told    bool
+	ready   bool // it is welcome
 }
 
 func taskOf(blocks int64, id string) job.Task {
@@ -63,7 +80,7 @@ func taskOf(blocks int64, id string) job.Task {
 		Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(&testing.T{}, blocks)}
 }
 
-func newCluster(t *testing.T, past []Record, tasks ...job.Task) *cluster {
+func newCluster(t testingT, past []Record, tasks ...job.Task) *cluster {
 	t.Helper()
 	j := testJob()
 	j.Tasks = tasks
@@ -71,7 +88,7 @@ func newCluster(t *testing.T, past []Record, tasks ...job.Task) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, q: launchertest.NewQueue(), agents: map[string]*agent{}, block: 10 * time.Second}
+	c := &cluster{t: t, q: launchertest.NewQueue(), agents: map[string]*agent{}, served: map[string]string{}, block: 10 * time.Second}
 	c.node = func(_ string, element int) string { return fmt.Sprint("n", element%4+1) }
 	c.starts = func(string, int) time.Duration { return 2 * time.Second }
 	cfg := Config{Job: j, Pipeline: p, Launcher: launchertest.QueueProperties(), Epoch: 1, Unlimited: true}
@@ -82,7 +99,7 @@ func newCluster(t *testing.T, past []Record, tasks ...job.Task) *cluster {
 				t.Fatal(err)
 			}
 		}
-		cfg.Epoch = 2
+		cfg.Epoch = uint64(len(cfg.Past.Epochs())) + 1
 	}
 	if c.e, err = New(cfg); err != nil {
 		t.Fatal(err)
@@ -92,8 +109,10 @@ func newCluster(t *testing.T, past []Record, tasks ...job.Task) *cluster {
 
 // resumed is the next life of a run, over the same batch system.
 func (c *cluster) resumed(tasks ...job.Task) *cluster {
-	n := newCluster(c.t, c.records, tasks...)
-	n.q, n.block, n.node, n.starts = c.q, c.block, c.node, c.starts
+	past := append(slices.Clone(c.before), c.records[:c.durable]...)
+	n := newCluster(c.t, past, tasks...)
+	n.q, n.block, n.node, n.starts, n.served = c.q, c.block, c.node, c.starts, c.served
+	n.before = past
 	n.last = 1000
 	return n
 }
@@ -145,7 +164,7 @@ func (c *cluster) effect(f *Effect) {
 	case EffectSubmit:
 		s := *f.Submit
 		c.submits = append(c.submits, &s)
-		array, err := c.q.Submit(c.t.Context(), launcher.Request{Tag: s.Tag, Count: s.Count, Exclude: s.Exclude})
+		array, err := c.q.Submit(context.Background(), launcher.Request{Tag: s.Tag, Count: s.Count, Exclude: s.Exclude})
 		answer(Answer{Array: array, Err: err})
 		for i := range s.Count {
 			if d := c.starts(s.Tag, i); d != never {
@@ -155,24 +174,24 @@ func (c *cluster) effect(f *Effect) {
 	case EffectBind:
 		c.q.Bind(f.Ask.Tag, f.Ask.Array)
 	case EffectList:
-		l, err := c.q.List(c.t.Context())
+		l, err := c.q.List(context.Background())
 		answer(Answer{Listing: l, Err: err})
 	case EffectKnown:
-		known, err := c.q.Known(c.t.Context(), f.Ask.Array)
+		known, err := c.q.Known(context.Background(), f.Ask.Array)
 		answer(Answer{Known: known, Err: err})
 	case EffectAccount:
-		l, err := c.q.Account(c.t.Context(), f.Ask.Arrays...)
+		l, err := c.q.Account(context.Background(), f.Ask.Arrays...)
 		answer(Answer{Listing: l, Err: err})
 	case EffectExclude:
-		answer(Answer{Err: c.q.Exclude(c.t.Context(), f.Ask.Array, f.Ask.Nodes)})
+		answer(Answer{Err: c.q.Exclude(context.Background(), f.Ask.Array, f.Ask.Nodes)})
 	case EffectCancelArray:
-		answer(Answer{Err: c.q.CancelArray(c.t.Context(), f.Ask.Tag, f.Ask.Array)})
+		answer(Answer{Err: c.q.CancelArray(context.Background(), f.Ask.Tag, f.Ask.Array)})
 		c.reap()
 	case EffectCancel, EffectKill:
 		if f.Kind == EffectKill {
 			c.t.Errorf("a Queue is told to kill %v", f.Workers)
 		}
-		answer(Answer{Err: c.q.Cancel(c.t.Context(), f.Workers...)})
+		answer(Answer{Err: c.q.Cancel(context.Background(), f.Workers...)})
 		c.reap()
 	case EffectJoined:
 		c.join = append(c.join, "joined "+f.WorkerID)
@@ -182,6 +201,11 @@ func (c *cluster) effect(f *Effect) {
 		}
 	case EffectBlocks:
 		a := c.by(f.Session)
+		a.epoch = c.e.cfg.Epoch
+		if was := c.served[a.at.Tag]; was != "" && was != a.array {
+			c.t.Fatalf("submission %s: workers of %s get blocks, and those of %s did", a.at.Tag, a.array, was)
+		}
+		c.served[a.at.Tag] = a.array
 		for _, h := range f.Handouts {
 			a.held = append(a.held, h)
 		}
@@ -189,13 +213,17 @@ func (c *cluster) effect(f *Effect) {
 	case EffectWelcome:
 		a := c.by(f.Session)
 		a.held = slices.DeleteFunc(a.held, func(h scheduler.Handout) bool { return slices.Contains(f.Leases, h.Lease) })
-		for _, k := range f.Kept {
-			for i := range a.held {
-				if a.held[i].Lease == k.Was {
-					a.held[i].Lease = k.Now
-				}
+		a.epoch = c.e.cfg.Epoch
+		for i := range a.held {
+			if k := slices.IndexFunc(f.Kept, func(k Kept) bool { return k.Was == a.held[i].Lease }); k >= 0 {
+				a.held[i].Lease = f.Kept[k].Now
 			}
 		}
+		c.after(0, func() {
+			if a.session == f.Session && !a.dead {
+				c.goOn(a)
+			}
+		})
 	case EffectDrain, EffectStop:
 		if a := c.by(f.Session); a != nil {
 			a.told = true
@@ -217,10 +245,12 @@ func (c *cluster) by(s SessionID) *agent {
 	return nil
 }
 
+// all is what there is, whether it answers or not, and unnoticed.
+func (c *cluster) all() []launcher.Element { return c.q.Elements() }
+
 // reap ends the processes of elements that were cancelled.
 func (c *cluster) reap() {
-	l, _ := c.q.List(c.t.Context())
-	for _, e := range l.Elements {
+	for _, e := range c.all() {
 		if a := c.agents[launcher.Worker{Tag: e.Tag, Element: e.First}.String()]; a != nil && a.array == e.Array && e.State == launcher.Ended && !a.dead {
 			c.die(a)
 		}
@@ -229,8 +259,7 @@ func (c *cluster) reap() {
 
 // start has an element start, if it is still pending, and its worker join.
 func (c *cluster) start(tag string, element, slots int) {
-	l, _ := c.q.List(c.t.Context())
-	for _, e := range l.Elements {
+	for _, e := range c.all() {
 		if e.Tag == tag && e.First == element && e.State == launcher.Pending {
 			c.q.Start(tag, element, c.node(tag, element))
 			a := &agent{id: launcher.Worker{Tag: tag, Element: element}.String(), array: e.Array, at: launcher.Worker{Tag: tag, Element: element}, slots: slots}
@@ -246,7 +275,7 @@ func (c *cluster) connect(a *agent) {
 		return
 	}
 	c.join = nil
-	c.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: a.at.Tag, Element: a.at.Element, Array: a.array, Nonce: 7, Slots: a.slots, Node: c.node(a.at.Tag, a.at.Element)}})
+	c.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: a.at.Tag, Element: a.at.Element, Array: a.array, Restart: a.restart, Nonce: cmp.Or(a.nonce, 7), Slots: a.slots, Node: "vm"}}) // which is what its host calls itself
 	if !slices.Contains(c.join, "joined "+a.id) {
 		return
 	}
@@ -254,13 +283,23 @@ func (c *cluster) connect(a *agent) {
 	a.session = c.last
 	held := []Held{}
 	for _, h := range a.held {
-		held = append(held, Held{Epoch: 1, Lease: h.Lease, Task: h.Task, Block: h.Block, Attempt: h.Attempt})
+		held = append(held, Held{Epoch: a.epoch, Lease: h.Lease, Task: h.Task, Block: h.Block, Attempt: h.Attempt})
 	}
-	c.apply(Event{Kind: EventAttach, Session: a.session, Worker: a.id, Nonce: 7, Held: held})
+	a.ready = false
+	c.apply(Event{Kind: EventAttach, Session: a.session, Worker: a.id, Nonce: cmp.Or(a.nonce, 7), Held: held})
+}
+
+// goOn is what a worker does once it is welcome.
+func (c *cluster) goOn(a *agent) {
+	a.ready = true
 	c.beat(a, a.session)
+	for range a.held {
+		c.after(c.block, func() { c.finish(a, scheduler.Success) })
+	}
 	for range a.slots {
 		c.acquire(a)
 	}
+	c.leaveIfIdle(a)
 }
 
 func (c *cluster) acquire(a *agent) {
@@ -282,12 +321,13 @@ func (c *cluster) beat(a *agent, s SessionID) {
 
 // finish ends the oldest block of a worker.
 func (c *cluster) finish(a *agent, o scheduler.Outcome) {
-	if a.dead || a.silent || a.session == 0 || len(a.held) == 0 {
+	if a.dead || a.silent || a.session == 0 || !a.ready || len(a.held) == 0 {
 		return
 	}
 	h := a.held[0]
 	a.held = a.held[1:]
 	a.served++
+	c.lastDone = c.now
 	c.apply(Event{Kind: EventRelease, Session: a.session, Seq: uint64(a.served), Epoch: c.e.cfg.Epoch, Lease: h.Lease, Outcome: o, Use: Use{WallNanos: int64(c.block)}})
 	if o == scheduler.Success {
 		c.acquire(a)
@@ -405,8 +445,8 @@ func TestARunOnABatchSystem(t *testing.T) {
 	if n := c.count("cancel"); n != 0 {
 		t.Errorf("%d cancels: %q", n, c.q.Calls())
 	}
-	if c.now > 90*time.Second {
-		t.Errorf("it took %v", c.now)
+	if c.now > c.lastDone+time.Second {
+		t.Errorf("the last block was done at %v, and the run at %v", c.lastDone, c.now)
 	}
 	for i, r := range c.records {
 		if r.Kind == RecordBound && (r.ID != "1" || r.Text != "101") && (r.ID != "2" || r.Text != "102") {
@@ -608,6 +648,77 @@ func TestABadNodeIsKeptFromPendingWorkers(t *testing.T) {
 	}
 }
 
+func TestANodeIsWhatTheBatchSystemCallsIt(t *testing.T) {
+	c := newCluster(t, nil, taskOf(40, "a")).run(20 * time.Second)
+	for i := range 4 {
+		if got, want := c.e.workers[fmt.Sprint("1.", i)].node, c.node("1", i); got != want {
+			t.Errorf("worker 1.%d is on %s, want %s", i, got, want)
+		}
+	}
+}
+
+func TestANodeThatCannotLaunchIsKeptFromPendingWorkers(t *testing.T) {
+	c := newCluster(t, nil, taskOf(40, "a"))
+	c.q.Accounting = true
+	c.starts = func(tag string, i int) time.Duration {
+		if tag == "1" && i < 2 {
+			return never
+		}
+		return 2 * time.Second
+	}
+	c.run(8 * time.Second)
+	for i := range 2 { // a failing prolog looks like this where a job is not to be requeued
+		c.q.Set("1", i, func(e *launcher.Element) {
+			e.State, e.End, e.By, e.Node = launcher.Ended, launcher.End{Cause: launcher.Cancelled}, launcher.CancelledBySystem, "bad"
+		})
+	}
+	c.ends(time.Hour, RunDone)
+	c.mustSay("node bad is not used any more", "never started (cancelled by the batch system: it could not be launched)")
+	if last := c.submits[len(c.submits)-1]; !slices.Equal(last.Exclude, []string{"bad"}) {
+		t.Errorf("the last submission is %+v", last)
+	}
+}
+
+// TestAWorkerThatIsStartedAgainTakesTheOldOnesPlace: a site requeues it against orders, or was told to.
+func TestAWorkerThatIsStartedAgainTakesTheOldOnesPlace(t *testing.T) {
+	for _, lives := range []bool{false, true} {
+		c := newCluster(t, nil, taskOf(8, "a"))
+		c.block = 3 * time.Minute
+		c.run(30 * time.Second)
+		old := c.agents["1.0"]
+		if !lives {
+			c.die(old)
+		}
+		c.q.Set("1", 0, func(e *launcher.Element) { e.State, e.Word = launcher.Pending, "PENDING" })
+		c.run(time.Minute)
+		if got := c.e.fleet.Slots(0); got != 8 && got != 4 {
+			t.Errorf("%d slots are taken", got)
+		}
+		taken := c.e.fleet.Slots(0)
+		c.q.Start("1", 0, "n9")
+		again := &agent{id: "1.0", array: old.array, at: old.at, slots: 1, nonce: 8, restart: 1}
+		c.agents["1.0 before"], c.agents["1.0"] = old, again
+		c.connect(again)
+		if again.session == 0 {
+			t.Fatalf("lives %v: it is answered %q", lives, c.join)
+		}
+		if got := c.e.fleet.Slots(0); got != taken {
+			t.Errorf("lives %v: %d slots are taken, then %d", lives, taken, got)
+		}
+		if lives && !old.told {
+			t.Error("the old one is not told to stop")
+		}
+		c.run(c.now + 6*time.Minute)
+		c.ends(time.Hour, RunDone)
+		if got := c.e.sched.Tally(0); got.Success != 8 || !lives && got.Lost != 1 {
+			t.Errorf("lives %v: the counts are %+v", lives, got)
+		}
+		if got := c.e.fleet.Slots(0); got != 0 {
+			t.Errorf("%d slots are taken after the end", got)
+		}
+	}
+}
+
 func TestALossIsSeenWithinSeconds(t *testing.T) {
 	c := newCluster(t, nil, taskOf(8, "a"))
 	c.block = 10 * time.Minute
@@ -639,6 +750,24 @@ func TestASilentWorkerOnAFailedNodeIsGivenUpAfterItsHint(t *testing.T) {
 	c.mustSay("worker 1.2 on n3 has been silent for 5m")
 	if got := c.e.sched.Tally(0); got.Success != 4 || got.Lost != 1 {
 		t.Errorf("the counts are %+v", got)
+	}
+}
+
+func TestWhatAFailedNodeTookIsFreeOnceItIsGivenUp(t *testing.T) {
+	task := taskOf(8, "a")
+	task.MaxWorkers = 2
+	c := newCluster(t, nil, task)
+	c.block = time.Minute
+	c.run(30 * time.Second)
+	for i := range 2 {
+		c.agents[fmt.Sprint("1.", i)].silent = true
+		c.q.Set("1", i, func(e *launcher.Element) {
+			e.State, e.Word, e.End.Cause = launcher.Unknown, "NODE_FAIL", launcher.NodeFailed
+		})
+	}
+	c.ends(time.Hour, RunDone)
+	if c.now > 15*time.Minute {
+		t.Errorf("it took %v", c.now)
 	}
 }
 
@@ -700,8 +829,7 @@ func TestAnInterruptEmptiesTheQueue(t *testing.T) {
 	if c.now-began > 40*time.Second {
 		t.Errorf("it took %v", c.now-began)
 	}
-	l, _ := c.q.List(t.Context())
-	for _, e := range l.Elements {
+	for _, e := range c.all() {
 		if e.State != launcher.Ended {
 			t.Errorf("left behind: %+v", e)
 		}
@@ -721,10 +849,9 @@ func TestAResumeAdoptsWhatIsInTheQueue(t *testing.T) {
 	// The coordinator is killed: what it had in flight is lost, its workers go on.
 	n := c.resumed(taskOf(40, "a"))
 	for id, a := range c.agents {
-		b := &agent{id: id, array: a.array, at: a.at, slots: a.slots, held: a.held}
+		b := &agent{id: id, array: a.array, at: a.at, slots: a.slots, held: a.held, epoch: a.epoch, served: a.served}
 		n.agents[id] = b
 		n.after(5*time.Second, func() { n.connect(b) })
-		n.after(12*time.Second, func() { n.finish(b, scheduler.Success) })
 	}
 	for _, s := range c.submits {
 		for i := 2; i < s.Count; i++ {
@@ -734,6 +861,10 @@ func TestAResumeAdoptsWhatIsInTheQueue(t *testing.T) {
 	n.run(2 * time.Second)
 	if got := n.e.fleet.Slots(0); got != 4 && got != 8 {
 		t.Errorf("%d slots are taken", got)
+	}
+	n.run(40 * time.Second)
+	if got := n.e.sched.Tally(0); got.Leased == 0 {
+		t.Errorf("all are back, and blocks wait: %+v, %s", got, n.e.waits(0))
 	}
 	n.ends(time.Hour, RunDone)
 	if n.count("bind 1 101") < 2 {
@@ -770,12 +901,16 @@ func TestASubmissionInFlightAtTheCrashIsLookedFor(t *testing.T) {
 }
 
 func TestAClassThatOnlyWaitsGivesUpItsShare(t *testing.T) {
+	for needs, cancelled := range map[int64]string{1: "cancel 1.3", 4: "cancel 1.1,1.2,1.3"} {
+		givesUpItsShare(t, needs, cancelled)
+	}
+}
+
+func givesUpItsShare(t *testing.T, needs int64, cancelled string) {
 	a, b := taskOf(40, "a"), taskOf(40, "b")
 	a.Priority, b.Env = 1, []string{"B=1"}
-	a.MaxWorkers, b.MaxWorkers = 4, 4
+	a.MaxWorkers, b.MaxWorkers = 4, needs
 	c := newCluster(t, nil, a, b)
-	c.e.fleet.SetTotal(cpus(4))
-	c = newCluster(t, nil, a, b)
 	cfg := c.e.cfg
 	cfg.Unlimited, cfg.Budget = false, cpus(4)
 	var err error
@@ -800,14 +935,16 @@ func TestAClassThatOnlyWaitsGivesUpItsShare(t *testing.T) {
 		t.Errorf("b has had nothing: %q", c.q.Calls())
 	}
 	pending := 0
-	l, _ := c.q.List(t.Context())
-	for _, e := range l.Elements {
+	for _, e := range c.all() {
 		if e.Tag == "1" && e.State == launcher.Pending {
 			pending++
 		}
 	}
-	if pending != 1 {
-		t.Errorf("%d of a keep their place", pending)
+	if want := 4 - int(min(needs, 3)); pending != want {
+		t.Errorf("%d of a keep their place, want %d", pending, want)
+	}
+	if calls := c.q.Calls(); !slices.Contains(calls, cancelled) {
+		t.Errorf("the newest do not go first: %q", calls)
 	}
 	open = true
 	for i := range 4 {
@@ -885,5 +1022,51 @@ func TestPercentilesAreKnownToAnEighth(t *testing.T) {
 	}
 	if got := ts.p95(); got != 3 {
 		t.Errorf("p95 of 3 ns is %v", got)
+	}
+}
+
+// TestWhatASubmissionIsOutlivesTheCoordinator: the array that was seen first, and that there is none.
+func TestWhatASubmissionIsOutlivesTheCoordinator(t *testing.T) {
+	c := newCluster(t, nil, taskOf(40, "a"))
+	c.run(10 * time.Second)
+	twin := c.q.Twin("1", 4)
+	n := c.resumed(taskOf(40, "a"))
+	n.apply(Event{Kind: EventTick})
+	n.connect(&agent{id: "1.0", array: twin, at: launcher.Worker{Tag: "1"}, slots: 1, nonce: 9})
+	if !slices.Equal(n.join, []string{"twin"}) {
+		t.Errorf("the first worker after a resume, of a twin, is answered %q", n.join)
+	}
+
+	c = newCluster(t, nil, taskOf(8, "a"))
+	c.q.NextSubmit = func(launcher.Request) launchertest.Outcome { return launchertest.Outcome{Err: launcher.ErrUnsure} }
+	c.starts = func(string, int) time.Duration { return never }
+	c.run(5 * time.Minute)
+	c.mustSay("submission 1 is not there")
+	late := c.q.Twin("1", 4)
+	n = c.resumed(taskOf(8, "a"))
+	n.run(5 * time.Second)
+	if n.count("cancel array "+late) != 1 {
+		t.Errorf("an array that came late after all stays: %q", n.q.Calls())
+	}
+}
+
+func TestAnInterruptCancelsManyArraysAtOnePaceOnly(t *testing.T) {
+	var tasks []job.Task
+	for i := range 28 {
+		task := taskOf(1, fmt.Sprint("t", i))
+		task.Env = []string{fmt.Sprint("N=", i)}
+		tasks = append(tasks, task)
+	}
+	c := newCluster(t, nil, tasks...)
+	c.starts = func(string, int) time.Duration { return never }
+	c.run(20 * time.Minute)
+	if got := c.count("submit"); got != 28 {
+		t.Fatalf("%d submissions", got)
+	}
+	began := c.now
+	c.apply(Event{Kind: EventStop, Stop: StopInterrupt, Text: "interrupted"})
+	c.ends(5*time.Minute, RunInterrupted)
+	if got := c.count("cancel array"); got != 28 || c.now-began > time.Minute {
+		t.Errorf("%d arrays were cancelled, and it took %v", got, c.now-began)
 	}
 }

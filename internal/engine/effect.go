@@ -68,6 +68,10 @@ const (
 
 	// EffectEnded: for the statistics: an attempt ended: Attempt.
 	EffectEnded
+	// EffectWorker: for those who look on: a worker has joined, or has ended: Worker.
+	EffectWorker
+	// EffectTaskEnded: for those who look on: Task has ended, in the state that Text says.
+	EffectTaskEnded
 	// EffectNotice: a line for people: Text.
 	EffectNotice
 	// EffectFinished: the run is over: State, Text. Nothing comes after it but commits.
@@ -78,9 +82,11 @@ const (
 // before what depends on it, which the engine emits only after EventCommitted. Slices are valid until the next call of
 // Effects.Reset.
 type Effect struct {
-	Kind     EffectKind
-	Done     bool
-	Urgent   bool
+	Kind   EffectKind
+	Done   bool
+	Urgent bool
+	// Wrong: with EffectFinished, nothing of the run could ever start, as it was asked for.
+	Wrong    bool
 	State    RunState
 	Task     int32
 	Session  SessionID
@@ -96,17 +102,17 @@ type Effect struct {
 	Submit   *Submission
 	Ask      *Ask
 	Attempt  *Attempt
+	Worker   *WorkerChange
 	WorkerID string
 	Code     string
 	Text     string
-	// Wrong: with EffectFinished, nothing of the run could ever start, as it was asked for.
-	Wrong bool
 }
 
 // Kept is a hand-out of an earlier epoch that is a lease of this one.
 type Kept struct {
 	Epoch    uint64
 	Was, Now scheduler.Lease
+	Attempt  int32
 }
 
 // A Submission is what to ask the launcher for; the shell adds program, environment and paths.
@@ -120,6 +126,14 @@ type Submission struct {
 	Requires scheduler.Resources
 	// Exclude are nodes on which workers keep failing, and those that are excluded by hand, sorted.
 	Exclude []string
+}
+
+// A WorkerChange is that a worker has joined, or has ended.
+type WorkerChange struct {
+	ID, Node string
+	Task     int32
+	// End is how it ended, as in a WorkerSnapshot; "" if it has joined.
+	End string
 }
 
 // An Attempt is the end of an attempt, as it was counted.

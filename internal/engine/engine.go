@@ -83,29 +83,26 @@ type Engine struct {
 	acks        []*worker
 	scanAt      time.Duration // when some worker's silence or idleness is to be looked at; never = not at all
 
-	leases    leaseTable
-	spare     *lease // list of unused ones
-	inHands   int64  // leases that are not bound to a result
-	results   int64  // leases that are
-	retries   retryHeap
-	demand    demand
-	began     []TaskRecord  // what the first record says of the tasks
-	lost      []uint32      // workers of earlier epochs that are known to have ended
-	away      []*worker     // those that may come back, in the order in which they had joined
-	parked    []Event       // of those that have, and have to wait
-	held      []PastWorker  // those that cannot, and may live
-	holdTo    time.Duration // until then no block is handed out, because of held
-	launched  int64         // workers asked for ever
-	peak      int64         // most workers alive at once
-	book      *fleet.Book   // what a batch system holds of the run; nil where there is none
-	classes   []class       // with it
-	cuts      map[blockOf]int
-	binds     []fleet.Call // of earlier epochs, of which the launcher has not been told
-	maySubmit bool
-	wrong     bool   // nothing could ever start
-	proven    []bool // classes of which a worker has shown that it works
-	good      int64  // valid returns
-	tight     bool   // limits became smaller, and more may be taken than they allow
+	leases   leaseTable
+	spare    *lease // list of unused ones
+	inHands  int64  // leases that are not bound to a result
+	results  int64  // leases that are
+	retries  retryHeap
+	demand   demand
+	began    []TaskRecord  // what the first record says of the tasks
+	salvaged uint64        // the last record of Config.Recovered
+	lost     []uint32      // workers of earlier epochs that are known to have ended
+	away     []*worker     // those that may come back, in the order in which they had joined
+	parked   []Event       // of those that have, and have to wait
+	held     []PastWorker  // those that cannot, and may live
+	holdTo   time.Duration // until then no block is handed out, because of held
+	launched int64         // workers asked for ever
+	peak     int64         // most workers alive at once
+	proven   []bool        // classes of which a worker has shown that it works
+	good     int64         // valid returns
+	tight    bool          // limits became smaller, and more may be taken than they allow
+
+	batch // where workers come from a batch system
 
 	phase phase
 	stop  stopping
@@ -212,6 +209,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	if cfg.Past != nil {
 		e.resume(cfg.Past)
+		e.stillExcluded(cfg.Past.exclude)
 	}
 	return e, nil
 }
@@ -318,6 +316,7 @@ func (e *Engine) begin() {
 	}
 	for _, r := range e.cfg.Recovered {
 		e.append(r)
+		e.salvaged = e.appended
 		if r.Kind == RecordEnd {
 			e.queue.push(pending{upTo: e.appended, kind: pendingRecovered, task: r.Task, block: r.Block})
 		}
@@ -395,6 +394,7 @@ func (e *Engine) look() {
 			t.ended, t.ready = true, 0
 			e.demand.dirty = true
 			e.append(Record{Kind: RecordTaskEnd, Task: int32(i), State: uint8(e.sched.State(i)), Tally: tally})
+			e.emit(Effect{Kind: EffectTaskEnded, Task: int32(i), Text: e.sched.State(i).String()})
 			e.wantCommit = true
 		}
 	}

@@ -112,8 +112,10 @@ type Join struct {
 	Element int
 	// Array is what the batch system calls its submission, "" if it does not know.
 	Array string
-	Name  string
-	Nonce uint64
+	// Restart is how often the batch system has started this element again.
+	Restart int
+	Name    string
+	Nonce   uint64
 	// Task is what a worker with a Name asks for, "" = any.
 	Task  string
 	Slots int

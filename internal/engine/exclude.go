@@ -7,6 +7,9 @@ import (
 	"slices"
 )
 
+// RecordExclude: a node is excluded by hand (Final), or may be used again: Final, ID (the node), Text (why), Tail (by whom).
+const RecordExclude RecordKind = 17
+
 // An Exclusion is a node that a person does not want used, whatever the task, until it is taken back.
 type Exclusion struct {
 	Node string
@@ -144,6 +147,17 @@ func (e *Engine) notOn(task int32) []string {
 	}
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
+}
+
+// excludes takes in that a node was excluded, or taken back.
+func (p *Past) excludes(r *Record) {
+	if delete(p.exclude, r.ID); !r.Final {
+		return
+	}
+	if p.exclude == nil {
+		p.exclude = make(map[string]*Exclusion)
+	}
+	p.exclude[r.ID] = &Exclusion{Node: r.ID, By: r.Tail, Reason: r.Text}
 }
 
 // stillExcluded takes over what earlier epochs of the run have excluded, but for the one node that a launcher has.

@@ -54,6 +54,7 @@ func TestAWorkerOfABatchSystemIsKnownBeforeItGetsABlock(t *testing.T) {
 	a := &agent{id: "1.0", array: "101", at: launcher.Worker{Tag: "1"}, slots: 1}
 	c.agents[a.id] = a
 	c.connect(a)
+	c.goOn(a)
 	if len(a.held) != 0 {
 		t.Errorf("it has %v, and nothing durable says that it has joined", a.held)
 	}
@@ -72,9 +73,10 @@ func TestABlockOfATaskThatItsWorkerIsNotKnownToServe(t *testing.T) {
 	n.apply(Event{Kind: EventTick})
 	was := c.agents["1.0"]
 	other := 1 - c.submits[0].Task
-	a := &agent{id: was.id, array: was.array, at: was.at, slots: 1, held: []scheduler.Handout{{Lease: 99, Task: other, Block: 30, Attempt: 1}}}
+	a := &agent{id: was.id, array: was.array, at: was.at, slots: 1, epoch: 1, held: []scheduler.Handout{{Lease: 99, Task: other, Block: 30, Attempt: 1}}}
 	n.agents[a.id] = a
 	n.connect(a)
+	n.goOn(a)
 	n.finish(a, scheduler.Success)
 	var snap Snapshot
 	n.e.Snapshot(&snap)

@@ -37,7 +37,6 @@ type worker struct {
 	suspect  bool
 	hinted   bool // the launcher suspects that it has ended
 	away     bool // it served an earlier epoch, and has not come back
-	unheard  bool // it served an earlier epoch, and was never heard in this one
 
 	leaving  bool // it says so itself
 	leave    LeaveReason
@@ -60,6 +59,9 @@ type worker struct {
 	endBy    time.Duration // until then
 	end      launcher.End  // what the launcher saw, if endSeen
 	until    time.Duration // when its batch system ends it; 0 = not known
+	hintedAt time.Duration // since when its batch system does not know what has become of it, before it has joined; 0 = it does
+	restart  int           // how often its batch system had started its element again
+	replaced bool          // and has done so since: its place is another's
 	wish     bool          // it was cancelled by hand: it is not to be replaced
 	endSeen  bool
 	ended    bool
@@ -127,6 +129,8 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	switch {
 	case w.ended || w.ending:
 		refuse("ended", "worker %s has ended: its place is not free any more", w.id)
+	case e.book != nil && w.nonce != 0 && w.nonce != j.Nonce && j.Restart > w.restart && e.phase == running && !w.killed:
+		e.accept(req, e.startedAgain(w, j), j)
 	case w.nonce != 0 && w.nonce != j.Nonce:
 		refuse("twin", "worker %s has joined already, from %s: this one is a twin", w.id, w.node)
 	case e.phase != running && w.nonce == 0 || w.killed:
@@ -149,7 +153,7 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 		e.accept(req, w, j)
 		return
 	}
-	if w != nil && w.away {
+	if w != nil && w.away && w.sub == nil {
 		w = nil // nobody has heard of that one in this epoch: it may be this one's predecessor, and is refused if it comes
 	}
 	task, anyTask := e.externalTask(j.Task)
@@ -198,12 +202,14 @@ func (e *Engine) externalTask(name string) (task int, anyTask bool) {
 func (e *Engine) accept(req uint64, w *worker, j *Join) {
 	if w.nonce == 0 {
 		e.joins++
-		w.nonce, w.number = j.Nonce, e.joins
+		w.nonce, w.number, w.restart = j.Nonce, e.joins, j.Restart
 		if w.sub != nil && int32(j.Slots) < w.slots { // it has fewer than it was given room for
 			e.fleet.Give(int(w.task), int64(w.slots)-int64(j.Slots))
 			w.slots = int32(j.Slots)
 		}
-		w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
+		if e.book == nil || w.node == "" {
+			w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
+		}
 		w.joinedAt, w.askedAt, w.detached, w.since = e.now, e.now, e.now, e.now
 		if !e.proven[e.tasks[w.task].class] {
 			e.lookAt(e.now + provenAfter)
@@ -212,8 +218,9 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds()})
 		w.record = e.appended
 		e.wantCommit = true
+		e.emit(Effect{Kind: EffectWorker, Worker: &WorkerChange{ID: w.id, Node: w.node, Task: w.task}})
 	}
-	w.heard, w.unheard = e.now, false
+	w.heard = e.now
 	e.recount(w)
 	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
 	e.emit(Effect{Kind: EffectJoined, Request: req, WorkerID: w.id, Task: w.task})
@@ -278,7 +285,7 @@ func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease, kept
 	for _, h := range held {
 		if h.Epoch != e.cfg.Epoch {
 			if l := e.claim(w, &h); l != nil {
-				kept = append(kept, Kept{h.Epoch, h.Lease, l.handout.Lease})
+				kept = append(kept, Kept{h.Epoch, h.Lease, l.handout.Lease, l.handout.Attempt})
 			} else {
 				e.out.leases = append(e.out.leases, h.Lease)
 			}
@@ -320,7 +327,7 @@ func (e *Engine) detach(w *worker, gone bool) {
 		e.endWorker(w, e.endWord(w))
 		return
 	}
-	if (w.sub == nil || e.leftInOrder(w)) && w.held == 0 && (w.leaving || w.told != notTold) {
+	if (!w.launched() || e.leftInOrder(w)) && w.held == 0 && (w.leaving || w.told != notTold) {
 		e.endWorker(w, e.leaveWord(w))
 		return
 	}
@@ -398,7 +405,7 @@ func (e *Engine) endWorker(w *worker, word string) {
 	e.forgetRequests(w)
 	w.ended, w.ending = true, false
 	e.recount(w)
-	if w.sub != nil {
+	if w.launched() {
 		e.fleet.Give(int(w.task), int64(w.slots))
 		w.sub.left--
 		e.judge(w)
@@ -409,6 +416,9 @@ func (e *Engine) endWorker(w *worker, word string) {
 	e.closeRow(w, word)
 	if w.number != 0 && !w.unseen {
 		e.append(Record{Kind: RecordGone, Worker: w.number, Text: word, At: e.last.Microseconds()})
+	}
+	if w.number != 0 || w.sub.sent { // of one that was never asked for nobody has heard
+		e.emit(Effect{Kind: EffectWorker, Worker: &WorkerChange{ID: w.id, Node: w.node, Task: w.task, End: word}})
 	}
 	last := len(e.live) - 1
 	e.live[w.live] = e.live[last]

@@ -67,7 +67,7 @@ func (e *Engine) sendSubmission(s *submission) {
 	}
 	if e.book != nil {
 		e.book.Submit(e.now, s.tag, len(s.workers), s.request.Exclude)
-		e.lookAt(e.now + pendingPatience)
+		e.lookAt(e.now + e.pendingPatience())
 		return
 	}
 	e.emit(Effect{Kind: EffectSubmit, Submit: &s.request, Task: s.request.Task})
@@ -199,7 +199,7 @@ func (e *Engine) kill(w *worker) {
 	w.killed = true
 	e.forgetRequests(w)
 	e.recount(w)
-	if w.sub == nil {
+	if !w.launched() {
 		if w.session != 0 {
 			e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker is no longer waited for"})
 		}
@@ -217,9 +217,9 @@ func (e *Engine) kill(w *worker) {
 
 // cancel has a worker that has not joined, or is not connected, leave.
 func (e *Engine) cancel(w *worker) {
-	if w.sub != nil && w.sub.sent && !w.killed && e.book != nil {
+	if w.launched() && w.sub.sent && !w.killed && e.book != nil {
 		e.book.Cancel(e.now, w.name())
-	} else if w.sub != nil && w.sub.sent && !w.killed {
+	} else if w.launched() && w.sub.sent && !w.killed {
 		e.emit(Effect{Kind: EffectCancel, Workers: []launcher.Worker{w.name()}})
 	}
 }

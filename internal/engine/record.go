@@ -46,8 +46,6 @@ const (
 	RecordPeak RecordKind = 14
 	// RecordRetry: the blocks of Task that had failed for good begin anew.
 	RecordRetry RecordKind = 15
-	// RecordExclude: a node is excluded by hand (Final), or may be used again: Final, ID (the node), Text (why), Tail (by whom).
-	RecordExclude RecordKind = 16
 	// RecordBound: a batch system has a submission: ID (its tag), Text (what the system calls it). No other array of that tag counts.
 	RecordBound RecordKind = 20
 	// RecordVoid: a batch system does not have a submission, and what may appear under its tag does not count: ID.
@@ -170,11 +168,6 @@ func (r *Record) fields(c *coder) bool {
 		c.byte(&r.Outcome)
 		c.string(&r.Text)
 		c.string(&r.Tail)
-	case RecordPeak:
-		c.int32(&r.Task)
-		c.int64(&r.Count)
-	case RecordRetry:
-		c.int32(&r.Task)
 	case RecordBound:
 		c.string(&r.ID)
 		c.string(&r.Text)
@@ -185,6 +178,11 @@ func (r *Record) fields(c *coder) bool {
 		c.string(&r.ID)
 		c.string(&r.Text)
 		c.string(&r.Tail)
+	case RecordPeak:
+		c.int32(&r.Task)
+		c.int64(&r.Count)
+	case RecordRetry:
+		c.int32(&r.Task)
 	default:
 		return false
 	}

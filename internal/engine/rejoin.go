@@ -34,13 +34,19 @@ func (e *Engine) inherit(w *pastWorker) *worker {
 		e.lost = append(e.lost, w.number)
 		return nil
 	}
-	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, answer: never, away: true, unheard: true}
+	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, answer: never, away: true}
 	for _, r := range w.rows {
 		v.returned = v.returned || r.processed > 0
 	}
 	if w.Launched {
 		v.sub, v.element = e.inheritedSubmission(at), at.Element
+		before := v.sub.workers[at.Element]
 		v.sub.workers[at.Element] = v
+		if before != nil { // a batch system has started it again since
+			before.replaced = true
+			e.fleet.Give(int(before.task), int64(before.slots))
+			v.sub.left--
+		}
 		v.sub.left++
 		e.fleet.Inherit(int(v.task), int64(v.slots))
 		e.tight = true
@@ -83,7 +89,7 @@ func (e *Engine) back(w *worker) {
 	}
 }
 
-// holdsBack reports whether blocks may be in the hands of workers that are away.
+// holdsBack reports whether blocks may be in the hands of workers that are away, or need one whose end is known and not durable.
 func (e *Engine) holdsBack() bool {
 	if len(e.held) > 0 && e.now >= e.holdTo {
 		for _, w := range e.held {
@@ -91,7 +97,7 @@ func (e *Engine) holdsBack() bool {
 		}
 		e.held = nil
 	}
-	return len(e.away) > 0 || len(e.held) > 0
+	return e.committed < e.salvaged || len(e.away) > 0 || len(e.held) > 0
 }
 
 // waitsFor says whom blocks wait for.
@@ -120,7 +126,7 @@ func (e *Engine) claim(w *worker, h *Held) *lease {
 	}
 	for l := w.first; l != nil; l = l.next {
 		// The answer to an earlier claim may have been lost on its way. A lease that is not doubtful was claimed just now, by another name.
-		if l.doubtful && l.handout.Task == h.Task && l.handout.Block == h.Block && l.handout.Attempt == h.Attempt {
+		if l.doubtful && l.handout.Task == h.Task && l.handout.Block == h.Block && l.handout.Attempt <= h.Attempt {
 			l.doubtful = false
 			w.doubts--
 			return l
@@ -132,12 +138,25 @@ func (e *Engine) claim(w *worker, h *Held) *lease {
 	}
 	e.raiseMark(int(h.Task), h.Block) // it was below the mark, unless the worker tells a tale
 	l := e.newLease(got, w)
-	l.row = e.rowFor(w, h.Task)
+	l.row = e.rowOf(w, h.Task)
 	if w.sub == nil && w.started < w.slots {
 		e.fleet.Inherit(int(h.Task), 1) // it runs already
 	}
 	e.hold(l, true)
 	return l
+}
+
+// rowOf is the row of a worker for a task, which it may have served without the journal having kept that.
+func (e *Engine) rowOf(w *worker, task int32) *row {
+	for _, r := range w.rows {
+		if r.task == task {
+			return r
+		}
+	}
+	r := &row{worker: w, task: task, slots: w.slots, since: e.now, over: true, end: "left"}
+	w.rows, e.rows = append(w.rows, r), append(e.rows, r)
+	e.tasks[task].served++
+	return r
 }
 
 // attachLater keeps a worker that names hand-outs of an earlier epoch waiting while it is not known which blocks are ready, as long as

@@ -49,8 +49,8 @@ type WorkerSnapshot struct {
 	PeakRSSBytes int64
 	// State is what it does now: "busy", "idle", "suspect", "leaving", "ended".
 	State string
-	// End is how it ended: left, drained, stopped, exited, signal, lost, time_limit, preempted, node_failed, out_of_memory or
-	// killed_by_us; "" as long as it serves.
+	// End is how it ended: left, drained, stopped, exited, signal, lost, time_limit, preempted, node_failed, out_of_memory,
+	// cancelled or killed_by_us; "" as long as it serves.
 	End string
 }
 
@@ -165,21 +165,6 @@ func (e *Engine) openRow(w *worker) {
 	w.rows = append(w.rows, w.row)
 	e.rows = append(e.rows, w.row)
 	e.tasks[w.task].served++
-}
-
-// rowFor is the row of a worker for a task that it need not serve now. That it has served it may be what an earlier epoch had no time to
-// write down.
-func (e *Engine) rowFor(w *worker, task int32) *row {
-	for _, r := range w.rows {
-		if r.task == task {
-			return r
-		}
-	}
-	r := &row{worker: w, task: task, slots: w.slots, since: e.now, over: true, end: "left"}
-	w.rows = append(w.rows, r)
-	e.rows = append(e.rows, r)
-	e.tasks[task].served++
-	return r
 }
 
 // closeRow ends it.

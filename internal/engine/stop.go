@@ -204,7 +204,7 @@ func (e *Engine) sayLeave() {
 		e.tell(w, toLeave, e.why)
 		switch {
 		case w.session != 0:
-		case w.sub == nil, e.book != nil && w.nonce != 0 && w.leaving:
+		case !w.launched(), e.book != nil && w.nonce != 0 && w.leaving:
 			e.endWorker(w, e.leaveWord(w))
 		default:
 			e.cancel(w)

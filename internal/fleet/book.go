@@ -80,7 +80,6 @@ type entry struct {
 	sought     bool // they are enough: only the accounts may still know it
 
 	excluded, exclude []string // as the system knows it, and as it should
-	cantExclude       bool
 
 	reasons []Waiting // of its queued elements, as of the last answer
 	shown   bool      // the last answer has a row of it
@@ -504,7 +503,6 @@ func (b *Book) excluded(now time.Duration, call *Call, err error) {
 		en.excluded = call.Nodes
 		return
 	}
-	en.cantExclude = true
 	b.tell(News{Kind: NewsNotExcluded, Tag: en.tag, Err: err})
 	for i := range en.elements {
 		if el := &en.elements[i]; el.state < ran {

@@ -166,7 +166,7 @@ func (b *Book) judge(now time.Duration, en *entry, i int, r *launcher.Element) {
 	}
 	el.hinted = state == launcher.Unknown && !b.alive(el, w)
 	b.count(el, 1)
-	if el.hinted != was.hinted || el.state != was.state || left > 0 {
+	if el.hinted != was.hinted || el.state != was.state || left > 0 || el.node != was.node {
 		b.tell(News{Kind: NewsStatus, Status: launcher.Status{Worker: w, State: state, Node: r.Node, Left: left}})
 	}
 	if el.never == neverAnswers {

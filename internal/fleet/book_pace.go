@@ -228,7 +228,7 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 	}
 	b.forget()
 	for _, en := range b.order {
-		if en.state == bound && !en.cantExclude && !slices.Equal(en.exclude, en.excluded) && en.anyQueued() && due(paced) {
+		if en.state == bound && !slices.Equal(en.exclude, en.excluded) && en.anyQueued() && due(paced) {
 			p.changes.take(now)
 			return Call{Kind: CallExclude, Tag: en.tag, Array: en.array, Nodes: en.exclude}, 0, true
 		}

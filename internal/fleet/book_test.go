@@ -380,7 +380,7 @@ func TestGoneNeedsThreeAnswersTwoMinutesAndTheSystemsWord(t *testing.T) {
 	if c := x.expect(CallKnown); c.Array != "40" {
 		t.Errorf("asked for %q", c.Array)
 	}
-	if x.now-began < goneAfter {
+	if x.now-began < 2*time.Minute {
 		t.Errorf("asked after %v", x.now-began)
 	}
 	x.answer(Answer{Known: true})
@@ -391,6 +391,28 @@ func TestGoneNeedsThreeAnswersTwoMinutesAndTheSystemsWord(t *testing.T) {
 	x.expect(CallKnown)
 	x.answer(Answer{})
 	x.tells("1.0 ended: node_failed", "1.1 ended: cancelled")
+}
+
+func TestTwoAnswersAreTooFewForTheEndOfAnElement(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 1)
+	x.list(rows("40 1 0-0 running")...)
+	x.tells("1.0 running")
+	x.now += 10 * time.Minute
+	x.list()
+	x.now += 10 * time.Minute
+	for range 3 { // what is no answer proves nothing
+		x.expect(CallList)
+		x.answer(Answer{Err: errors.New("down")})
+	}
+	x.list()
+	if c, ok := x.next(0); ok {
+		t.Errorf("after two answers it asks %+v", c)
+	}
+	x.list()
+	if c, _ := x.next(time.Minute); c.Kind != CallKnown {
+		t.Errorf("after three it asks %+v", c)
+	}
 }
 
 func TestNobodyIsGoneWhoIsHeard(t *testing.T) {
@@ -590,7 +612,7 @@ func TestAnAdoptedSubmissionIsJudgedByWhatIsThere(t *testing.T) {
 	x.b.Adopt("2", "", 1, nil, nil)
 	x.b.AdoptVoid("3")
 	x.list(rows("40 1 0-0 failed", "40 1 1-1 running", "42 2 0-0 pending", "43 3 0-0 pending")...)
-	x.tells("2 is 42", "2.0 pending", "43 is a twin of 3")
+	x.tells("1.1 running", "2 is 42", "2.0 pending", "43 is a twin of 3")
 	// Nobody knows whether element 2 had started: that it is not there is no wish.
 	x.lists = rows("40 1 1-1 running", "42 2 0-0 pending")
 	x.expect(CallCancelArray)
@@ -640,4 +662,114 @@ func TestTheIntervalsBetweenQuestions(t *testing.T) {
 	x.answer(Answer{Listing: launcher.Listing{Elements: x.lists}})
 	x.tells("answers of ")
 	about(t, interval(x), 5*time.Second)
+}
+
+func TestASilentConnectionIsNoProofOfLife(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 2)
+	x.joins("1", 0)
+	x.list(rows("40 1 0-1 running")...)
+	x.tells("1.0 running", "1.1 running")
+	x.list(rows("40 1 0-0 node_fail", "40 1 1-1 running")...)
+	x.tells() // it was heard seconds ago
+	x.now += 2 * time.Minute
+	x.list(rows("40 1 0-0 node_fail", "40 1 1-1 running")...)
+	x.tells("1.0 unknown")
+}
+
+func TestAnAnswerThatNamesAnotherArrayThanAQuickerWorkerNamesATwin(t *testing.T) {
+	x := newLedger(t)
+	x.b.Submit(0, "1", 1, nil)
+	x.expect(CallSubmit)
+	if !x.b.Admit(x.now, "1", "40") {
+		t.Error("the first one is not admitted")
+	}
+	x.answer(Answer{Array: "41"})
+	x.tells("1 is 40", "41 is a twin of 1")
+}
+
+func TestAnAnswerToAQuestionBeforeTheSubmissionProvesNothing(t *testing.T) {
+	x := newLedger(t)
+	x.b.noAccounts = true
+	x.b.Adopt("1", "", 2, nil, nil)
+	x.expect(CallList)
+	x.now += time.Second
+	x.b.Admit(x.now, "1", "40")
+	x.joins("1", 0)
+	x.answer(Answer{Listing: launcher.Listing{Elements: nil}})
+	x.tells("1 is 40")
+	x.list(rows("40 1 0-0 running")...)
+	x.tells("1.0 running") // its node is news
+	x.list(rows("40 1 0-0 running")...)
+	x.tells("1.1 ended: cancelled")
+}
+
+func TestWhatWasCancelledHasTimeToGo(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 1)
+	x.lists = rows("40 1 0-0 running")
+	x.list(x.lists...)
+	x.b.Cancel(x.now, launcher.Worker{Tag: "1"})
+	x.expect(CallCancelArray)
+	at := x.now
+	x.answer(Answer{})
+	x.expect(CallCancelArray)
+	if x.now < at+time.Minute || x.now > at+2*time.Minute {
+		t.Errorf("one that runs is cancelled again after %v", x.now-at)
+	}
+	x.answer(Answer{})
+	x.lists = rows("40 1 0-0 completing")
+	x.list(x.lists...)
+	x.list()
+	x.tells("1.0 running", "1.0 unknown")
+}
+
+func TestASystemThatCannotExcludeIsAskedOnce(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 2)
+	x.lists = rows("40 1 0-1 pending")
+	x.list(x.lists...)
+	x.b.Exclude("1", []string{"n1"})
+	x.expect(CallExclude)
+	x.answer(Answer{Err: errors.New("Access denied")})
+	x.expect(CallCancelArray)
+	x.answer(Answer{Err: errors.New("Access denied")})
+	x.b.Exclude("1", []string{"n1", "n2"})
+	for range 3 {
+		if c, _ := x.next(time.Hour); c.Kind == CallExclude {
+			t.Fatal("it is asked again")
+		}
+		x.answer(Answer{Listing: launcher.Listing{Elements: x.lists}})
+	}
+}
+
+func TestASlowAnswerDoublesTheInterval(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 1)
+	x.lists = rows("40 1 0-0 pending")
+	x.now += time.Minute
+	x.list(x.lists...)
+	x.expect(CallList)
+	began := x.now
+	x.now += 2 * time.Second
+	x.answer(Answer{Listing: launcher.Listing{Elements: x.lists}})
+	x.expect(CallList)
+	if d := x.now - began; d < 54*time.Second || d > 66*time.Second {
+		t.Errorf("after a slow answer it asks again after %v", d)
+	}
+}
+
+func TestWhatWeWantedGoneIsNobodysWish(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 2)
+	x.lists = rows("40 1 0-0 pending", "40 1 1-1 running")
+	x.list(x.lists...)
+	x.said = nil
+	x.lists = rows("40 1 0-0 cancelled", "40 1 1-1 running")
+	x.expect(CallAccount)
+	x.b.Cancel(x.now, launcher.Worker{Tag: "1"})
+	r := row("40 1 0-0 cancelled")
+	r.By = launcher.CancelledByOwner
+	x.answer(Answer{Listing: launcher.Listing{Elements: []launcher.Element{r}}})
+	x.tells("1.0 ended: cancelled, ours")
 }

@@ -35,6 +35,9 @@ type Job struct {
 	// its end from the launcher. AbandonAfter 0 is the launcher's default.
 	HintAfter    time.Duration
 	AbandonAfter time.Duration
+	// PendingPatience is for how long workers of which none runs may wait in the queue of a batch system for what other tasks need;
+	// 0 is the default, 10 minutes.
+	PendingPatience time.Duration
 	// IdleTimeout is how long a worker without work stays; negative is the launcher's default, as "0s" is a value.
 	IdleTimeout time.Duration
 	// MaxFailures stops the run once this many blocks have failed for good; 0 = no limit.
@@ -114,8 +117,13 @@ type Task struct {
 	SkipMask string
 	Mask     scheduler.Bitmap
 
+	// Unselected has the blocks that a selection leaves out, which are in Mask too; nil without one.
+	Unselected scheduler.Bitmap
+
 	// ResourceTracking keeps what each block used in the tracking group of the task.
 	ResourceTracking bool
+	// EnforceMemory keeps the processes of a block from having more memory than Requires says.
+	EnforceMemory bool
 
 	// ChunkRace: chunks of Output may be written by two blocks at once.
 	ChunkRace bool

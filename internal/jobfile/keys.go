@@ -44,7 +44,8 @@ func Keys() []Key {
 		{"run", "reconnect_grace", "duration", span(d.ReconnectGrace), "A worker whose connection closed and is not back within this time is suspect: it gets no new blocks.", ""},
 		{"run", "heartbeat_timeout", "duration", span(d.HeartbeatTimeout), "A worker without a heartbeat for this long is suspect.", ""},
 		{"run", "hint_after", "duration", span(d.HintAfter), "The blocks of a suspect go out again after this silence if the launcher, too, has signs of its end.", ""},
-		{"run", "abandon_after", "duration", `"2m"`, "The blocks of a suspect go out again after this silence in any case.", ""},
+		{"run", "abandon_after", "duration", `"2m"`, "The blocks of a suspect go out again after this silence in any case. A worker whose coordinator is gone waits nearly as long for the next one.", ""},
+		{"run", "pending_patience", "duration", `"10m"`, "Workers of one kind that wait in the queue of a batch system for this long, while none of them runs, give their share of the resources up to tasks that need it, all but one. Without a batch system it means nothing.", ""},
 		{"run", "idle_timeout", "duration", `"5s"`, "How long a worker without work stays while nobody else needs its share of the resources.", ""},
 		{"run", "on_end", "command", "none", "A command that is run in the folder of the job file when the run has ended, however it did; see [programs.md](programs.md#at-the-end-of-a-run).", ""},
 
@@ -58,7 +59,7 @@ func Keys() []Key {
 		{"task", "block", "block", "required", "Shape and context of a block; or give `read_roi` and `write_roi`.", ""},
 		{"task", "read_roi", "region", "none", "What one block reads, in place of `block` and with `write_roi`. Only the shapes count and how the two lie to each other.", ""},
 		{"task", "write_roi", "region", "none", "What that block writes; it lies inside `read_roi`.", ""},
-		{"task", "fit", "string", strconv.Quote(geom.Valid.String()), "At the end of an axis: `\"valid\"` has only blocks that are wholly inside, with `\"overhang\"` blocks stick out, with `\"shrink\"` they are clipped.", ""},
+		{"task", "fit", "string", strconv.Quote(geom.Valid.String()), "At the end of an axis: `\"valid\"` has only blocks that are wholly inside and leaves the rest unwritten, with `\"overhang\"` blocks stick out, with `\"shrink\"` they are clipped.", ""},
 		{"task", "read_write_conflict", "boolean", "true", "Blocks of this task that run at the same time never read what the other writes. `false`: all may run at once.", ""},
 		{"task", "run", "command", "required", "The code that runs a block.", ""},
 		{"task", "check", "command", "none", "A command that finds out whether a block is done already, before it is run: exit 0 = done, 1 = run it, anything else is a failed attempt.", ""},
@@ -77,7 +78,7 @@ func Keys() []Key {
 		{"task", "env", "table of strings", "none", "Variables that are added to the environment of the code: `{ NAME = \"value\" }`. Names that begin with `DAISY_` are taken.", ""},
 		{"task", "skip_mask", "path", "none", "A `.npy` file of bool or uint8 with the shape of the grid of blocks: blocks that are not 0 in it are skipped in this run.", ""},
 		{"task", "resource_tracking", "boolean", "false", "`true`: measure what each block uses: time, CPU, memory of all its processes, bytes read and written. It is kept in the statistics and, with `tracking`, block by block.", ""},
-		{"task", "enforce_memory", "boolean", "", "Kill blocks above their memory.", `limit the memory in the command itself ("ulimit -v" in a shell, "systemd-run --scope")`},
+		{"task", "enforce_memory", "boolean", "false", "`true`: the processes of a block cannot have more memory than `requires.memory` says; see [below](#memory-that-is-enforced).", ""},
 		{"task", "slurm", "table", "", "Options of Slurm.", `use launcher = "local" inside one Slurm job of your own and take the table out`},
 
 		{"block", "shape", "list of integers", "required", "What a block writes, one extent of 1 or more for each of 1 to 6 axes.", ""},

@@ -26,7 +26,7 @@ func TestTheDocumentationHasEveryColumnOfTheTables(t *testing.T) {
 		}
 	}
 	s := failedRun()
-	s.Tasks[0].Ready = 1 // so that the columns of a run that goes on are there
+	s.Tasks[0].Ready, s.Tasks[0].Unselected = 1, 1 // so that the columns of a run that goes on, and of a part, are there
 	printed := map[string][]string{}
 	for _, table := range tables(s) {
 		if table.title == "Run" {
@@ -75,5 +75,23 @@ func TestTheDocumentedEventsAreThoseThatAreWritten(t *testing.T) {
 	}
 	for kind := range kinds {
 		t.Errorf("no example of the event %q", kind)
+	}
+}
+
+func TestTheReadmeShowsTheBarsAsTheyAre(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := func(id string, blocks int64, what string) TaskProgress {
+		return TaskProgress{ID: id, State: "running", Blocks: blocks, Waiting: blocks, Waits: what}
+	}
+	var s terminal
+	s.show(string(play(t, Bars, []step{{tasks: []TaskProgress{
+		{ID: "smooth", State: "running", Blocks: 128, Success: 94, Ready: 32, Leased: 2, Running: 2, Slots: 2},
+		waits("label", 128, "budget full: cpu 2 of 2"), waits("stitch", 1, "label is not done (0 of 128)"), waits("relabel", 128, "stitch is not done (0 of 1)"),
+	}}})))
+	if picture := strings.Join(s.lines, "\n"); !strings.Contains(string(readme), "```\n"+picture+"\n```\n") {
+		t.Errorf("README.md does not show\n%s", picture)
 	}
 }

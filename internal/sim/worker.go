@@ -388,13 +388,13 @@ func (w *worker) rename(kept []engine.Kept) {
 	for _, k := range kept {
 		for i := range w.held {
 			if b := &w.held[i]; b.epoch == k.Epoch && b.h.Lease == k.Was {
-				b.epoch, b.h.Lease = w.epoch, k.Now
+				b.epoch, b.h.Lease, b.h.Attempt = w.epoch, k.Now, k.Attempt
 				break
 			}
 		}
 		for i := range w.unacked {
 			if u := &w.unacked[i]; u.ev.Epoch == k.Epoch && u.ev.Lease == k.Was {
-				u.ev.Epoch, u.ev.Lease, u.h.Lease = w.epoch, k.Now, k.Now
+				u.ev.Epoch, u.ev.Lease, u.h.Lease, u.h.Attempt = w.epoch, k.Now, k.Now, k.Attempt
 				break
 			}
 		}

@@ -255,6 +255,7 @@ func AppendWelcome(dst []byte, m Welcome) []byte {
 		dst = appendUint(dst, k.Epoch)
 		dst = appendUint(dst, k.Lease)
 		dst = appendUint(dst, k.Now)
+		dst = appendUint(dst, uint64(k.Attempt))
 	}
 	return end(dst, at)
 }
@@ -263,10 +264,10 @@ func AppendWelcome(dst []byte, m Welcome) []byte {
 func DecodeWelcome(payload []byte) (Welcome, error) {
 	d := decoder{rest: payload}
 	m := Welcome{Epoch: d.uint(), Gone: d.uints()}
-	if n := d.count(3); n > 0 {
+	if n := d.count(4); n > 0 {
 		m.Kept = make([]Kept, n)
 		for i := range m.Kept {
-			m.Kept[i] = Kept{Epoch: d.uint(), Lease: d.uint(), Now: d.uint()}
+			m.Kept[i] = Kept{Epoch: d.uint(), Lease: d.uint(), Now: d.uint(), Attempt: d.uint32()}
 		}
 	}
 	return m, d.end()

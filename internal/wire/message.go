@@ -149,16 +149,18 @@ type Leaving struct {
 }
 
 // Welcome answers Hello. Gone are the leases of Hello.Held that are no longer the worker's own: it kills their blocks. Kept are those
-// of an earlier epoch that are; each has another number from now on.
+// of an earlier epoch that are; each has another name from now on.
 type Welcome struct {
 	Epoch uint64
 	Gone  []uint64
 	Kept  []Kept
 }
 
-// Kept: the block of Lease of Epoch goes on, and is released as Now of the coordinator's own epoch.
+// Kept: the block of Lease of Epoch goes on, and is released as Now of the coordinator's own epoch. It is attempt Attempt there, which may
+// be a lower number than before: the ends of earlier ones may have been forgotten.
 type Kept struct {
 	Epoch, Lease, Now uint64
+	Attempt           uint32
 }
 
 // Blocks answers the Acquire with the same Request: blocks of one task, by its number.

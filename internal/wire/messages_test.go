@@ -47,7 +47,7 @@ func forms() []form {
 		},
 		{KindHeartbeat, AppendHeartbeat(nil), "", func(p []byte) ([]byte, error) { return AppendHeartbeat(nil), DecodeHeartbeat(p) }},
 		{KindLeaving, AppendLeaving(nil, Leaving{LeaveSignal, "x"}), "010178", reshape(DecodeLeaving, AppendLeaving)},
-		{KindWelcome, AppendWelcome(nil, Welcome{2, []uint64{9, 1000}, []Kept{{1, 7, 300}}}), "020209e807010107ac02", reshape(DecodeWelcome, AppendWelcome)},
+		{KindWelcome, AppendWelcome(nil, Welcome{2, []uint64{9, 1000}, []Kept{{1, 7, 300, 1}}}), "020209e807010107ac0201", reshape(DecodeWelcome, AppendWelcome)},
 		{KindBlocks, AppendBlocks(nil, Blocks{1, 2, []Grant{{300, 0, 1}, {301, 1 << 40, 2}}}), "010202ac020001ad0280808080802002", reshape(decodeBlocks, AppendBlocks)},
 		{KindAcknowledged, AppendAcknowledged(nil, Acknowledged{6}), "06", reshape(DecodeAcknowledged, AppendAcknowledged)},
 		{KindRefused, AppendRefused(nil, Refused{812, "late"}), "ac06046c617465", reshape(DecodeRefused, AppendRefused)},
@@ -166,7 +166,7 @@ func TestAnyMessageComesBackAsItWas(t *testing.T) {
 			t.Fatal(err, diff)
 		}
 		welcome := Welcome{number.Draw(t, "epoch"), nil, rapid.SliceOf(rapid.Custom(func(t *rapid.T) Kept {
-			return Kept{number.Draw(t, "epoch"), number.Draw(t, "lease"), number.Draw(t, "now")}
+			return Kept{number.Draw(t, "epoch"), number.Draw(t, "lease"), number.Draw(t, "now"), rapid.Uint32().Draw(t, "attempt")}
 		})).Draw(t, "kept")}
 		gotWelcome, err := DecodeWelcome(AppendWelcome(nil, welcome)[6:])
 		if diff := cmp.Diff(welcome.Kept, gotWelcome.Kept); err != nil || gotWelcome.Epoch != welcome.Epoch || (len(welcome.Kept) > 0 && diff != "") {

@@ -77,12 +77,15 @@ type heldBlock struct {
 	block Block
 	taken bool // a slot has it
 	now   leaseKey
+	// attempt is as the coordinator counts now.
+	attempt int
 }
 
 // An undelivered is a release that the coordinator has not acknowledged.
 type undelivered struct {
 	wire.Release
-	block Block
+	block   Block
+	attempt int // as the coordinator counts now
 }
 
 // A waiter is a call of Acquire that waits.
@@ -274,18 +277,18 @@ func (c *Client) Release(b Block, r Result) error {
 
 func (c *Client) releaseLocked(b Block, r Result) {
 	key := leaseKey{b.Epoch, b.Lease}
-	now := key
-	if h, ours := c.held[key]; ours {
-		now = h.now
+	h, ours := c.held[key]
+	if !ours {
+		h = heldBlock{now: key, attempt: b.Attempt}
 	}
 	delete(c.held, key)
 	c.seq++
 	m := wire.Release{
-		Seq: c.seq, Epoch: now.epoch, Lease: now.lease, Outcome: r.Outcome,
+		Seq: c.seq, Epoch: h.now.epoch, Lease: h.now.lease, Outcome: r.Outcome,
 		WallNanos: int64(r.Wall), CPUNanos: int64(r.CPU), PeakRSSBytes: r.PeakRSSBytes, Message: r.Message, Tail: r.Tail,
 		ReadBytes: r.IO.ReadBytes, WrittenBytes: r.IO.WrittenBytes,
 	}
-	c.unacked = append(c.unacked, undelivered{m, b})
+	c.unacked = append(c.unacked, undelivered{m, b, h.attempt})
 	if c.link != nil {
 		_ = c.link.out.Queue(func(dst []byte) []byte { return wire.AppendRelease(dst, m) })
 	}

@@ -15,7 +15,9 @@ type Identity struct {
 	Element int
 	// Array is what a batch system calls that submission, "" where there is none.
 	Array string
-	Name  string
+	// Restart is how often the batch system has started this element again.
+	Restart int
+	Name    string
 }
 
 // A Func is user code as a Go function. It returns nil when the block is done; ctx ends at the block's timeout and when the
@@ -42,6 +44,9 @@ type Config struct {
 	GPUs []string
 	// Version is that of the program, for messages.
 	Version string
+
+	// CgroupRoot is where /proc and /sys are looked for when it is about cgroups, "" but for tests.
+	CgroupRoot string
 
 	// Log takes the worker's own lines and the output of user code, nil = discard.
 	Log io.Writer

@@ -183,7 +183,9 @@ func (c *Client) reconnect() (*link, error) {
 		if wait == firstBackoff || wait == longestBackoff {
 			c.logf("cannot reach the coordinator: %s", c.places.summary())
 		}
-		pause(ctx, jitter(wait))
+		if c.places.awaitNews(ctx, &c.cfg, jitter(wait)) {
+			wait = firstBackoff
+		}
 		cancel()
 		if c.life.Err() != nil {
 			return nil, nil
@@ -293,7 +295,7 @@ func (c *Client) granted(m *wire.Blocks) {
 			continue
 		}
 		key := leaseKey{b.Epoch, b.Lease}
-		c.held[key] = heldBlock{block: b, now: key}
+		c.held[key] = heldBlock{block: b, now: key, attempt: b.Attempt}
 		c.queue = append(c.queue, b)
 	}
 	for len(c.waiting) > 0 && len(c.queue) > 0 {

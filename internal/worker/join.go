@@ -100,7 +100,7 @@ func (c *Client) establish(ctx context.Context, address string) (*link, error) {
 func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, error) {
 	body, err := json.Marshal(api.JoinRequest{
 		Protocol: wire.Version, Version: c.cfg.Version,
-		Tag: c.cfg.Identity.Tag, Element: c.cfg.Identity.Element, Array: c.cfg.Identity.Array, Name: c.cfg.Identity.Name,
+		Tag: c.cfg.Identity.Tag, Element: c.cfg.Identity.Element, Array: c.cfg.Identity.Array, Restart: c.cfg.Identity.Restart, Name: c.cfg.Identity.Name,
 		Nonce: c.nonce, Task: c.cfg.Task, Slots: c.cfg.Slots, Node: c.cfg.Node, PID: os.Getpid(), PIDSpace: process.Space(),
 	})
 	if err != nil {
@@ -316,43 +316,63 @@ func (c *Client) hello(l *link, joined *api.JoinResponse) (wire.Welcome, error) 
 // nothing to be named to a coordinator of another epoch, which knows of no hand-out that it could end.
 func (c *Client) claimsLocked(epoch uint64) []wire.Held {
 	var claims []wire.Held
-	claim := func(now leaseKey, b *Block) {
-		h := wire.Held{Epoch: now.epoch, Lease: now.lease, Block: uint64(b.Flat), Attempt: uint32(b.Attempt)}
+	claim := func(now leaseKey, attempt int, b *Block) {
+		h := wire.Held{Epoch: now.epoch, Lease: now.lease, Block: uint64(b.Flat), Attempt: uint32(attempt)}
 		if b.Task != nil {
 			h.Task = uint32(b.Task.Spec.Index)
 		}
 		claims = append(claims, h)
 	}
 	for i := range c.unacked {
-		if u := &c.unacked[i]; u.Epoch == epoch || u.Outcome != wire.Recalled {
-			claim(leaseKey{u.Epoch, u.Lease}, &u.block)
+		if u := &c.unacked[i]; u.Epoch == epoch || u.Outcome != wire.Recalled && !c.hasAgainLocked(i) {
+			claim(leaseKey{u.Epoch, u.Lease}, u.attempt, &u.block)
 		}
 	}
 	results := len(claims)
 	for _, h := range c.held {
-		claim(h.now, &h.block)
+		claim(h.now, h.attempt, &h.block)
 	}
 	slices.SortFunc(claims[results:], func(a, b wire.Held) int { return cmp.Compare(a.Lease, b.Lease) })
 	return claims
 }
 
+// hasAgainLocked: the worker has got the block of a result again since, so that the end of that attempt was taken in. Whether it was
+// also kept is all the same: the later attempt goes on.
+func (c *Client) hasAgainLocked(result int) bool {
+	b := &c.unacked[result].block
+	same := func(other *Block) bool {
+		return other.Task != nil && b.Task != nil && other.Task.Spec.Index == b.Task.Spec.Index && other.Flat == b.Flat
+	}
+	for i := result + 1; i < len(c.unacked); i++ {
+		if same(&c.unacked[i].block) {
+			return true
+		}
+	}
+	for _, h := range c.held {
+		if same(&h.block) {
+			return true
+		}
+	}
+	return false
+}
+
 // renameLocked takes over the names that a coordinator of a later epoch has given to hand-outs of earlier ones. It returns the results
 // of those that have got none, which are not sent again: their numbers may name other hand-outs now.
 func (c *Client) renameLocked(welcome wire.Welcome) (stale []undelivered) {
-	names := make(map[leaseKey]leaseKey, len(welcome.Kept))
+	names := make(map[leaseKey]wire.Kept, len(welcome.Kept))
 	for _, k := range welcome.Kept {
-		names[leaseKey{k.Epoch, k.Lease}] = leaseKey{welcome.Epoch, k.Now}
+		names[leaseKey{k.Epoch, k.Lease}] = k
 	}
 	for key, h := range c.held {
-		if now, kept := names[h.now]; kept {
-			h.now = now
+		if k, kept := names[h.now]; kept {
+			h.now, h.attempt = leaseKey{welcome.Epoch, k.Now}, int(k.Attempt)
 			c.held[key] = h
 		}
 	}
 	current := c.unacked[:0]
 	for _, u := range c.unacked {
-		if now, kept := names[leaseKey{u.Epoch, u.Lease}]; kept {
-			u.Epoch, u.Lease = now.epoch, now.lease
+		if k, kept := names[leaseKey{u.Epoch, u.Lease}]; kept {
+			u.Epoch, u.Lease, u.attempt = welcome.Epoch, k.Now, int(k.Attempt)
 		}
 		if u.Epoch == welcome.Epoch {
 			current = append(current, u)

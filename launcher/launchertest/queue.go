@@ -197,6 +197,16 @@ func (q *Queue) List(context.Context) (launcher.Listing, error) {
 	return q.all(nil)
 }
 
+// Elements lists everything that there is, whether it answers or not.
+func (q *Queue) Elements() (list []launcher.Element) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, a := range q.arrays {
+		list = append(list, a.elements...)
+	}
+	return list
+}
+
 func (q *Queue) all(arrays []string) (launcher.Listing, error) {
 	var l launcher.Listing
 	if q.Down != nil {
