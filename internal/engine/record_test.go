@@ -31,6 +31,7 @@ var records = []struct {
 	{"01 0d 01 ac 02 03 05 02 02 6e 6f 03 6f 75 74", Record{Kind: RecordFailed, Task: 1, Block: 300, Attempt: 3, Worker: 5, Outcome: uint8(scheduler.Failed), Text: "no", Tail: "out"}},
 	{"01 0e 01 08", Record{Kind: RecordPeak, Task: 1, Count: 8}},
 	{"01 0f 01", Record{Kind: RecordRetry, Task: 1}},
+	{"01 10 01 02 03 63 70 75 08 03 61 64 61", Record{Kind: RecordSet, State: uint8(SetMaxWorkers), Task: 2, ID: "cpu", Count: 8, Text: "ada"}},
 }
 
 func TestGoldenBytesOfRecords(t *testing.T) {
