@@ -142,6 +142,8 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		if c.epoch, err = cfg.RunDir.NextEpoch(); err != nil {
 			return nil, err
 		}
+		// What there is to be read may take a while, and others shall see that somebody is at it.
+		defer beside(c.renewLock)()
 		c.runID = cfg.RunDir.RunID()
 		var last journal.Position
 		if cfg.Resume {

@@ -16,11 +16,16 @@ import (
 // record takes the end of an attempt to the statistics.
 func (c *Coordinator) record(a *engine.Attempt) {
 	c.mishaps.note(a)
-	c.recorder.Ended(stats.Attempt{
+	c.recorder.Ended(attemptOf(a, c.before))
+}
+
+// attemptOf is what the statistics are told, of an attempt in an epoch before which the run had lasted so long.
+func attemptOf(a *engine.Attempt, before time.Duration) stats.Attempt {
+	return stats.Attempt{
 		Task: int(a.Handout.Task), Outcome: a.Outcome, Verdict: a.Verdict, Worker: a.Worker, Node: a.Node,
-		At: c.before + a.At, Held: a.Held, WallNanos: a.Use.WallNanos, CPUNanos: a.Use.CPUNanos, PeakRSSBytes: a.Use.PeakRSSBytes,
+		At: before + a.At, Held: a.Held, WallNanos: a.Use.WallNanos, CPUNanos: a.Use.CPUNanos, PeakRSSBytes: a.Use.PeakRSSBytes,
 		ReadBytes: a.Use.ReadBytes, WrittenBytes: a.Use.WrittenBytes,
-	})
+	}
 }
 
 // statistics puts together what stats.json says, from the engine's own counts. Called when the engine has stopped.

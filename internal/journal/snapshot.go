@@ -40,14 +40,18 @@ func (j *Journal) Closed() Closed {
 	return j.closed
 }
 
+// snapshotsOf is how many times the bytes of a snapshot stand beside it before the next one is made, so
+// that making it costs less than what it replaces.
+const snapshotsOf = 4
+
 // Overgrown reports whether the closed segments have as many bytes as a
-// segment may have, and as the latest snapshot: then it is worth its while to
+// segment may have, and four times those of the latest snapshot: then it is worth its while to
 // write another one. Before the epoch has closed a segment of its own it is false.
 func (j *Journal) Overgrown() bool {
 	j.commit.Lock()
 	defer j.commit.Unlock()
 	// An epoch that has closed a segment has a record that every later epoch builds on.
-	return j.closed.Last.Record > 0 && j.closed.bytes >= max(j.maxBytes, j.snapshot)
+	return j.closed.Last.Record > 0 && j.closed.bytes >= max(j.maxBytes, snapshotsOf*j.snapshot)
 }
 
 // Compact makes durable a state that stands for all records up to a place,
