@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/job"
@@ -191,5 +192,72 @@ func TestWhatBlocksHaveUsedIsInTrackingBeforeItsRecordsGo(t *testing.T) {
 	}
 	if got := math.Float32frombits(binary.LittleEndian.Uint32(chunk[4*3:])); got != 5 {
 		t.Errorf("tracking says that block 3 took %v s, want 5", got)
+	}
+}
+
+// TestARunCompactsItsJournalAndIsResumedFromIt runs blocks that take no time over TCP, cuts the run off, and goes on.
+func TestARunCompactsItsJournalAndIsResumedFromIt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a million blocks to fill a segment")
+	}
+	const blocks = 3_000_000
+	dir, err := rundir.Create(t.TempDir(), "long", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := benchJob(t, blocks, "")
+	j.Listen = "127.0.0.1"
+	serve := func(epoch uint64) Result {
+		c, err := New(Config{Job: j, RunDir: dir, Listen: true, Unlimited: true, Resume: epoch > 1, Notice: func(line string) { t.Log(line) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := make(chan struct{})
+		close(start)
+		left := make(chan struct{})
+		go func() {
+			defer close(left)
+			_ = dispatchClient(dir.Path(), int(epoch), 64, start) // ends with the run
+		}()
+		if epoch == 1 { // until there is a snapshot
+			go func() {
+				for {
+					if found, _ := filepath.Glob(filepath.Join(dir.JournalDir(), "snapshot-*.snap")); len(found) > 0 {
+						c.Stop(engine.StopNow, "cut off")
+						return
+					}
+					select {
+					case <-left:
+						return
+					case <-time.After(10 * time.Millisecond):
+					}
+				}
+			}()
+		}
+		r, err := c.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-left
+		return r
+	}
+	cut := serve(1).Stats.Tasks[0]
+	if found, _ := filepath.Glob(filepath.Join(dir.JournalDir(), "snapshot-*.snap")); len(found) != 1 {
+		t.Fatalf("snapshots %v after %d blocks", found, cut.Success)
+	}
+	if _, err := os.Stat(filepath.Join(dir.JournalDir(), "journal-000001-000001.log")); err == nil {
+		t.Error("the first segment is there beside the snapshot")
+	}
+	last := serve(2)
+	task := last.Stats.Tasks[0]
+	if task.Success != blocks || task.Processed != blocks || task.State != "done" || cut.Success < 1000 {
+		t.Errorf("%d of %d blocks succeeded, with %d valid returns; %d before the cut; %s", task.Success, blocks, task.Processed, cut.Success, last.Reason)
+	}
+	n := 0.0
+	for _, bin := range task.BlockSeconds.Histogram {
+		n += bin[1]
+	}
+	if n != blocks {
+		t.Errorf("the statistics know %v blocks", n)
 	}
 }
