@@ -3,10 +3,13 @@ package coordinator
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -329,5 +332,28 @@ func (r *pastRun) wantCells(array string, want any) {
 	}
 	if !cmp.Equal(bytes, data) {
 		r.t.Errorf("%s: got %x, want %v = %x", array, data, want, bytes)
+	}
+}
+
+// TestTheLockIsRenewedWhileAResumeTakesItsTime: others shall see that somebody is at it.
+func TestTheLockIsRenewedWhileAResumeTakesItsTime(t *testing.T) {
+	r := newPastRun(t, 5, nil, joined)
+	held := r.group() // so that the resume waits for it, for as long as one that was taken over may need to let go
+	defer held.Close()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		_, err := New(Config{Job: r.job, RunDir: r.dir, Resume: true, Unlimited: true})
+		var locked *tracking.LockedError
+		if took := time.Since(began); !errors.As(err, &locked) || took < lettingGo {
+			t.Fatalf("after %v: %v", took, err)
+		}
+	})
+	text, err := os.ReadFile(filepath.Join(r.dir.Path(), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var owner rundir.Owner
+	if err := json.Unmarshal(text, &owner); err != nil || owner.Counter < 2 || owner.Epoch != 2 {
+		t.Errorf("the lock says %s (%v)", text, err)
 	}
 }
