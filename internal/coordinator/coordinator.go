@@ -44,6 +44,8 @@ type Config struct {
 	// Resume goes on with the run that RunDir has the journal of. Lock is the lock of RunDir, if it is taken already.
 	Resume bool
 	Lock   *rundir.Lock
+	// Set names the limits that a resume was given, by their keys: they win over what was set while the run went on.
+	Set []string
 	// Retry names tasks whose blocks that had failed for good begin anew with a resume.
 	Retry []string
 	// Listen opens the TCP port that the job says; without it only workers of this process have a way in.
@@ -180,6 +182,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		if recovered, err = c.readOutbox(c.past); err != nil {
 			return nil, err
 		}
+		recovered = append(recovered, c.overrule(c.past, cfg.Set)...)
 		for _, id := range cfg.Retry {
 			r := engine.Record{Kind: engine.RecordRetry, Task: int32(c.pipeline.Index(id))}
 			if _, _, err = c.past.Add(&r); err != nil {
@@ -210,6 +213,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		return nil, err
 	}
 
+	c.tellLimits()
 	if cfg.Listen {
 		if err = c.openPort(); err != nil {
 			return nil, err

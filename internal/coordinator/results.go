@@ -60,6 +60,7 @@ func (c *Coordinator) statistics(ended time.Time) stats.Input {
 			State: t.State, Tally: t.Tally, DoneBits: done, MaskBits: masked, Workers: t.Workers, MaxConcurrency: t.MaxConcurrency,
 		})
 	}
+	c.limitsOf(&in)
 	for _, f := range snap.Failures {
 		grid := tasks[f.Task].Grid
 		id, fits := grid.ID(f.Block)

@@ -43,7 +43,6 @@ func taskInfos(j *job.Job, p *scheduler.Pipeline) []stats.TaskInfo {
 		jt := j.Task(t.ID)
 		infos[i] = stats.TaskInfo{
 			ID: t.ID, Blocks: t.Grid.Len(), CPUMilli: jt.Requires.Get("cpu"), MemoryBytes: jt.Requires.Get("memory"),
-			MaxWorkers: jt.MaxWorkers, Timeout: jt.Timeout,
 		}
 	}
 	return infos

@@ -67,9 +67,13 @@ func setting(r *Record) (Setting, error) {
 	return s, nil
 }
 
-// withSetting adds a setting of one limit to a list, in the place of an earlier one.
+// withSetting adds a setting of one limit to a list, in the place of an earlier one. No limit of workers is what the job has: nobody can
+// set it, but a resume without one overrules what was set.
 func withSetting(list []Setting, s Setting) []Setting {
 	list = slices.DeleteFunc(list, func(was Setting) bool { return was.Key == s.Key && was.Task == s.Task && was.name() == s.name() })
+	if s.Key == SetMaxWorkers && s.N == 0 {
+		return list
+	}
 	return append(list, s)
 }
 

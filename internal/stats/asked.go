@@ -46,8 +46,8 @@ func (t *taskRecord) askedAgainstUsed(in Task) []api.AskedUsage {
 		}
 		rows = append(rows, row)
 	}
-	if t.info.MaxWorkers > 0 {
-		row := api.AskedUsage{Task: t.info.ID, Resource: "max_workers", Asked: float64(t.info.MaxWorkers)}
+	if in.MaxWorkers > 0 {
+		row := api.AskedUsage{Task: t.info.ID, Resource: "max_workers", Asked: float64(in.MaxWorkers)}
 		if used := float64(in.MaxConcurrency); used > 0 {
 			row.Used = &used
 		}

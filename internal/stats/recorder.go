@@ -17,10 +17,6 @@ type TaskInfo struct {
 	// CPUMilli (thousandths of a core) and MemoryBytes are what one slot requires; 0 = nothing asked for.
 	CPUMilli    int64
 	MemoryBytes int64
-	// MaxWorkers limits the slots of the task; 0 = no limit.
-	MaxWorkers int64
-	// Timeout limits one block; 0 = no limit.
-	Timeout time.Duration
 }
 
 // An Attempt is the end of an attempt, as the engine counted it.

@@ -35,6 +35,8 @@ type Run struct {
 	// Epoch is that of this coordinator, Earlier are the segments before it.
 	Epoch   uint64
 	Earlier []api.Segment
+	// Changes are the limits that are not those of the job.
+	Changes []api.LimitChange
 }
 
 // A Task is one task at the end (or now).
@@ -45,6 +47,9 @@ type Task struct {
 	DoneBits, MaskBits int64
 	// Workers is how many workers have ever served it, MaxConcurrency how many of its blocks ran at once at most.
 	Workers, MaxConcurrency int64
+	// MaxWorkers and Timeout are the limits in force at the end; 0 = none.
+	MaxWorkers int64
+	Timeout    time.Duration
 	// Failures are the first blocks that failed for good.
 	Failures []Failure
 }
@@ -118,6 +123,7 @@ func runStats(in Run) api.RunStats {
 		Started: in.Started.UTC(), Ended: utc(in.Ended), WallSeconds: in.Wall.Seconds(),
 		Launcher: text(in.Launcher), JobFile: text(in.JobFile), Directory: text(in.Directory), Logs: text(in.Logs),
 		Segments:  []api.Segment{},
+		Changes:   append([]api.LimitChange{}, in.Changes...),
 		Resources: []api.AskedUsage{},
 	}
 	if in.State == "broken" {
@@ -150,7 +156,7 @@ func (t *taskRecord) stats(in Task) api.TaskStats {
 		TimedOut: y.TimedOut, Lost: y.Lost, Returned: y.Returned, OutOfMemory: y.OutOfMemory,
 		TimedOutWorkers: int64(len(t.timedOutOn)),
 		Workers:         in.Workers, MaxConcurrency: in.MaxConcurrency,
-		TimeoutSeconds: seconds(t.info.Timeout),
+		TimeoutSeconds: seconds(in.Timeout),
 		BlockSeconds:   t.times.stats(),
 		CPUBusy:        t.cpuBusy(),
 		PeakRSSBytes:   positive(t.peakRSS),

@@ -197,13 +197,13 @@ func TestWhatWasAskedForIsComparedWithWhatWasUsed(t *testing.T) {
 		{1000, gib, 3.6, 2 * gib, 9, "blocks keep more cores busy than they ask for: --set task.a.requires.cpu=4", "a block used more than it asked for: --set task.a.requires.memory=3GiB"},
 	}
 	for _, test := range tests {
-		r := New([]TaskInfo{{ID: "a", CPUMilli: test.cpuMilli, MemoryBytes: test.memory, MaxWorkers: 8}})
+		r := New([]TaskInfo{{ID: "a", CPUMilli: test.cpuMilli, MemoryBytes: test.memory}})
 		for range test.blocks {
 			a := success(0, 10*time.Second)
 			a.CPUNanos, a.PeakRSSBytes = int64(test.busy*10e9), test.peak
 			r.Ended(a)
 		}
-		rows := r.Stats(Input{Tasks: []Task{{MaxConcurrency: 3}}}).Run.Resources
+		rows := r.Stats(Input{Tasks: []Task{{MaxConcurrency: 3, MaxWorkers: 8}}}).Run.Resources
 		for i, want := range []string{test.cpu, test.mem, ""} {
 			got := ""
 			if rows[i].Suggestion != nil {
