@@ -15,6 +15,7 @@ import (
 	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/job"
+	"example.org/daisy/internal/journal"
 	"example.org/daisy/internal/wire"
 	"example.org/daisy/scheduler"
 )
@@ -429,6 +430,30 @@ func TestWhatIsSetObeysTheCapsOfTheSite(t *testing.T) {
 		c.cfg.Job.Caps = caps
 		loops(t, c)
 		wantRefused(t, c, http.StatusBadRequest, http.MethodPost, api.PathSet, `{"sets":[{"key":"task.a.max_workers","value":"9"}]}`, "more than this site allows")
+	})
+}
+
+func TestWhatIsSetIsDurableBeforeItIsAnswered(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := newRun(t, lineTask(t, "a", 9, 1))
+		var err error
+		if c.journal, err = journal.Create(dir, 1); err != nil { // that nobody else commits
+			t.Fatal(err)
+		}
+		loops(t, c)
+		defer c.inbox.put(engine.Event{Kind: engine.EventBroken, Text: "the test is over"})
+		got[api.Done](t, c, http.MethodPost, api.PathSet, `{"by":"anna","sets":[{"key":"task.a.max_workers","value":"9"}]}`)
+		var found engine.Record
+		if _, err := journal.Read(dir, func(_, _ uint64, raw []byte) error {
+			r, err := engine.DecodeRecord(raw)
+			if r.Kind == engine.RecordSet {
+				found = r
+			}
+			return err
+		}); err != nil || found.Count != 9 || found.Text != "anna" {
+			t.Errorf("the journal says %+v (%v)", found, err)
+		}
 	})
 }
 
