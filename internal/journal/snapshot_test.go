@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -325,4 +327,38 @@ func FuzzASnapshotOfAnyBytesIsReadOrRefused(f *testing.F) {
 			t.Fatal("what was read would be written otherwise")
 		}
 	})
+}
+
+// TestASnapshotHasTheDocumentedBytes: the table of docs/journal.md has the sizes and the order of the fields.
+func TestASnapshotHasTheDocumentedBytes(t *testing.T) {
+	text, err := os.ReadFile("../../docs/journal.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := []byte("the state")
+	want := map[string][]byte{
+		"`DAISYSNP`": []byte("DAISYSNP"), "version": {1, 0, 0, 0}, "segment": {3, 0, 0, 0}, "epoch": {2, 0, 0, 0, 0, 0, 0, 0}, "record": {9, 0, 0, 0, 0, 0, 0, 0},
+		"size": {byte(len(state)), 0, 0, 0, 0, 0, 0, 0}, "state": state,
+	}
+	parts := appendSnapshot(Closed{Last: Position{2, 9}, segment: 3}, state)
+	rest := slices.Concat(parts[:]...)
+	rows := regexp.MustCompile("(?m)^\\| (\\d+|size) \\| (`?\\w+`?)").FindAllStringSubmatch(string(text), -1)
+	fields := 0
+	for _, row := range rows {
+		n, err := strconv.Atoi(row[1])
+		if err != nil {
+			n = len(state)
+		}
+		// Other rows are of the table of records.
+		if b, known := want[row[2]]; (known || row[2] == "checksum") && n <= len(rest) {
+			fields++
+			if known && !bytes.Equal(rest[:n], b) || !known && n != len(rest) {
+				t.Errorf("%s: %d bytes from % x, want % x", row[2], n, rest, b)
+			}
+			rest = rest[n:]
+		}
+	}
+	if fields != len(want)+1 || len(rest) > 0 {
+		t.Errorf("%d fields are documented, and %d bytes are not", fields, len(rest))
+	}
 }
