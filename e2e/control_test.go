@@ -302,6 +302,8 @@ func TestANewTimeoutHoldsForBlocksThatBegin(t *testing.T) {
 	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 2)+d.code("command")+"timeout = \"2h\"\nmax_retries = 0"))
 	s := start(t, dir, "run", path, "--run-dir", "out")
 	v := d.next()
+	wantText(t, wantStatus(t, 2, dir, "set", "out", "task.other.timeout=1s", "task.work.timeout=1").stderr,
+		"daisy-submit: task.other.timeout: there is no task", "\n  task.work.timeout: \"1\" has a number without a unit")
 	wantStatus(t, 0, dir, "set", "out", "task.work.timeout=1s")
 	v.ok() // it may be over before the worker knows, or time out
 	d.next().wantGone(t)
@@ -391,7 +393,7 @@ func TestAWrongCommandToARunIsAnErrorOfTheCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"status"}, "runs/latest"},
+		{[]string{"status"}, "there is no run in " + dir + "/runs: give a run directory."},
 		{[]string{"status", "nowhere"}, "nowhere"},
 		{[]string{"status", "."}, "is no run directory"},
 		{[]string{"status", "a", "b"}, "one argument"},

@@ -25,9 +25,9 @@ type Launcher interface {
 	Check(ctx context.Context) error
 
 	// Submit asks for r.Count workers. It returns once the request is accepted or refused; workers may start later.
-	// A returned error means that none of the workers will start. Statuses of the workers go to the function given to
-	// Watch, never before Submit was called with their tag.
-	Submit(ctx context.Context, r Request) error
+	// A returned error means that none of the workers will start, but for ErrUnsure. Statuses of the workers go to the function
+	// given to Watch, never before Submit was called with their tag. A Queue returns what the system calls the submission.
+	Submit(ctx context.Context, r Request) (array string, err error)
 
 	// Cancel tells workers to leave: pending ones never start, running ones get SIGTERM. It does not wait.
 	// Unknown and ended workers are ignored. Ends that follow have Ours set.

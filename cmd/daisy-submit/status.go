@@ -153,7 +153,10 @@ func (s *runStatus) write(c *cli.Context) error {
 		if m := s.Stats.Run.Message; m != nil {
 			b.WriteString(", " + api.OneLine(*m))
 		}
-		fmt.Fprintf(&b, "\n%s\n\"daisy-submit stats %s\" shows more.\n", api.OneLine(report.Headline(*s.Stats)), s.Directory)
+		fmt.Fprintf(&b, "\n%s\n", api.OneLine(report.Headline(*s.Stats)))
+		for _, line := range append(nextOf(s.Stats), next("its tables", "stats", s.Directory)) {
+			fmt.Fprintln(&b, line)
+		}
 	default: // the error says it
 		fmt.Fprintf(&b, "%s\n", s.Situation)
 	}

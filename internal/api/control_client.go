@@ -31,7 +31,7 @@ type Client struct {
 type RefusedError struct {
 	Status int
 	Code   string // as that of Error
-	Text   string
+	Text   string // a line for each thing that is wrong
 }
 
 func (e *RefusedError) Error() string { return e.Text }
@@ -77,7 +77,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 			if json.Unmarshal(answer, &e) != nil || e.Message == "" {
 				e.Message = fmt.Sprintf("the coordinator answers with HTTP status %d, and no reason that can be read", status)
 			}
-			return &RefusedError{status, e.Code, OneLine(e.Message)}
+			return &RefusedError{status, e.Code, Printable(e.Message)}
 		}
 		if err := json.Unmarshal(answer, into); err != nil {
 			return fmt.Errorf("the answer of the coordinator at %s cannot be read; use the daisy-submit that started the run: %w", address, err)

@@ -90,7 +90,7 @@ func TestARefusalHasTheWordsOfTheCoordinator(t *testing.T) {
 	})
 	_, err := c.Post(t.Context(), PathDrain, Order{By: "anna"})
 	var refused *RefusedError
-	if !errors.As(err, &refused) || refused.Code != "not_now" || refused.Status != http.StatusConflict || refused.Text != "no\uFFFD[31m more" {
+	if !errors.As(err, &refused) || refused.Code != "not_now" || refused.Status != http.StatusConflict || refused.Text != "no\uFFFD[31m\nmore" {
 		t.Errorf("%v", err)
 	}
 }

@@ -26,7 +26,7 @@ func (c *Coordinator) submit(s *engine.Submission) {
 	}
 	c.errands.add(func(ctx context.Context) {
 		done := engine.Event{Kind: engine.EventSubmitted, Tag: r.Tag}
-		if err := c.cfg.Launcher.Submit(ctx, r); err != nil {
+		if _, err := c.cfg.Launcher.Submit(ctx, r); err != nil {
 			done.Text = err.Error()
 		}
 		c.inbox.put(done)

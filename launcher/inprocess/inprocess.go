@@ -69,7 +69,11 @@ func (l *Launcher) Watch(f func(launcher.Status)) {
 }
 
 // Submit starts r.Count workers. After Close it is an error.
-func (l *Launcher) Submit(ctx context.Context, r launcher.Request) error {
+func (l *Launcher) Submit(ctx context.Context, r launcher.Request) (array string, err error) {
+	return "", l.submit(ctx, r)
+}
+
+func (l *Launcher) submit(ctx context.Context, r launcher.Request) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("submission %q: %w", r.Tag, context.Cause(ctx))
 	}

@@ -32,7 +32,7 @@ func TestAWorkerThatReturnsHasLeftAndOneWithAnErrorHasBroken(t *testing.T) {
 		return nil
 	})
 	c := collect(l)
-	if err := l.Submit(t.Context(), launcher.Request{Tag: "1", Count: 2}); err != nil {
+	if _, err := l.Submit(t.Context(), launcher.Request{Tag: "1", Count: 2}); err != nil {
 		t.Fatal(err)
 	}
 	ends := map[int]launcher.End{}
@@ -50,7 +50,7 @@ func TestAWorkerThatReturnsHasLeftAndOneWithAnErrorHasBroken(t *testing.T) {
 	if err := l.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := l.Submit(t.Context(), launcher.Request{Tag: "2", Count: 1}); err == nil {
+	if _, err := l.Submit(t.Context(), launcher.Request{Tag: "2", Count: 1}); err == nil {
 		t.Error("a closed launcher started a worker")
 	}
 }
@@ -61,7 +61,7 @@ func TestCancelEndsAWorkerAndTheEndIsOurs(t *testing.T) {
 		return nil
 	})
 	c := collect(l)
-	if err := l.Submit(t.Context(), launcher.Request{Tag: "1", Count: 1}); err != nil {
+	if _, err := l.Submit(t.Context(), launcher.Request{Tag: "1", Count: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if s := <-c; s.State != launcher.Running {
@@ -81,7 +81,7 @@ func TestCloseIsBoundedByItsContextAndKillReportsTheEndAtOnce(t *testing.T) {
 			return nil
 		})
 		c := collect(l)
-		if err := l.Submit(t.Context(), launcher.Request{Tag: "1", Count: 1}); err != nil {
+		if _, err := l.Submit(t.Context(), launcher.Request{Tag: "1", Count: 1}); err != nil {
 			t.Fatal(err)
 		}
 		<-c

@@ -97,7 +97,7 @@ func (b *bench) request(tag string, count int, args ...string) launcher.Request 
 
 func (b *bench) submit(r launcher.Request) {
 	b.Helper()
-	if err := b.launcher.Submit(b.Context(), r); err != nil {
+	if _, err := b.launcher.Submit(b.Context(), r); err != nil {
 		b.Fatalf("Submit: %v", err)
 	}
 }
@@ -442,13 +442,13 @@ func refusals(b *bench) {
 	for _, test := range all {
 		r := good("bad")
 		test.change(&r)
-		if err := b.launcher.Submit(b.Context(), r); err == nil || !strings.Contains(err.Error(), test.says) {
+		if _, err := b.launcher.Submit(b.Context(), r); err == nil || !strings.Contains(err.Error(), test.says) {
 			b.Errorf("Submit: error %v, want one about %q", err, test.says)
 		}
 	}
 	cancelled, cancel := context.WithCancel(b.Context())
 	cancel()
-	if err := b.launcher.Submit(cancelled, good("bad")); err == nil {
+	if _, err := b.launcher.Submit(cancelled, good("bad")); err == nil {
 		b.Error("Submit with a cancelled context is no error")
 	}
 	if list, _ := b.record.of(launcher.Worker{Tag: "bad"}); len(list) != 0 {
@@ -488,7 +488,7 @@ func closeAll(b *bench) {
 	for _, s := range all {
 		s.gone(b.T)
 	}
-	if err := b.launcher.Submit(b.Context(), b.request("2", 1)); err == nil {
+	if _, err := b.launcher.Submit(b.Context(), b.request("2", 1)); err == nil {
 		b.Error("Submit after Close is no error")
 	}
 	b.close() // again
@@ -500,7 +500,7 @@ func concurrency(b *bench) {
 	for i := range submissions {
 		submitting.Go(func() {
 			r := b.request(fmt.Sprint(i), each)
-			if err := b.launcher.Submit(b.Context(), r); err != nil {
+			if _, err := b.launcher.Submit(b.Context(), r); err != nil {
 				b.Errorf("Submit: %v", err)
 				return
 			}

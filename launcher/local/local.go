@@ -106,7 +106,11 @@ func (l *Launcher) tell(s launcher.Status) {
 // Submit starts the workers, as soon as there are GPUs for them where they need any. Everything that can be checked before
 // is: program, folder, log files, GPUs. All faults are told at once. A worker that cannot be started nevertheless (no more
 // processes allowed) ends as launcher.NeverStarted.
-func (l *Launcher) Submit(ctx context.Context, r launcher.Request) error {
+func (l *Launcher) Submit(ctx context.Context, r launcher.Request) (array string, err error) {
+	return "", l.submit(ctx, r)
+}
+
+func (l *Launcher) submit(ctx context.Context, r launcher.Request) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("submission %q: %w", r.Tag, context.Cause(ctx))
 	}
