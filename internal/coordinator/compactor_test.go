@@ -132,9 +132,9 @@ func (r *longRun) wantAll() {
 }
 
 func TestAJournalOfMillionsOfAttemptsStaysSmallAndSaysAll(t *testing.T) {
-	attempts := int64(2_000_000)
+	attempts := int64(1_000_000)
 	if testing.Short() {
-		attempts /= 10
+		attempts /= 5
 	}
 	const segment = 1 << 20
 	r := newLongRun(t, attempts/2, segment, false)
