@@ -197,10 +197,7 @@ func TestWhatBlocksHaveUsedIsInTrackingBeforeItsRecordsGo(t *testing.T) {
 
 // TestARunCompactsItsJournalAndIsResumedFromIt runs blocks that take no time over TCP, cuts the run off, and goes on.
 func TestARunCompactsItsJournalAndIsResumedFromIt(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes half a million blocks to fill a segment")
-	}
-	const blocks = 3_000_000
+	const blocks = 300_000
 	dir, err := rundir.Create(t.TempDir(), "long", "")
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +205,7 @@ func TestARunCompactsItsJournalAndIsResumedFromIt(t *testing.T) {
 	j := benchJob(t, blocks, "")
 	j.Listen = "127.0.0.1"
 	serve := func(epoch uint64) Result {
-		c, err := New(Config{Job: j, RunDir: dir, Listen: true, Unlimited: true, Resume: epoch > 1, Notice: func(line string) { t.Log(line) }})
+		c, err := New(Config{Job: j, RunDir: dir, Listen: true, Unlimited: true, Resume: epoch > 1, SegmentBytes: 1 << 20, Notice: func(line string) { t.Log(line) }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -48,6 +49,8 @@ type Config struct {
 	Set []string
 	// Retry names tasks whose blocks that had failed for good begin anew with a resume.
 	Retry []string
+	// SegmentBytes is the size of a segment of the journal, which is compacted when some are full; 0 = journal.DefaultSegmentBytes.
+	SegmentBytes int64
 	// Listen opens the TCP port that the job says; without it only workers of this process have a way in.
 	Listen bool
 	// WorkerArgv is the program of launched workers with its first arguments.
@@ -156,7 +159,8 @@ func New(cfg Config) (_ *Coordinator, err error) {
 				return nil, err
 			}
 		}
-		if c.journal, err = journal.Create(cfg.RunDir.JournalDir(), c.epoch, journal.WithCheck(c.mine), journal.After(last)); err != nil {
+		if c.journal, err = journal.Create(cfg.RunDir.JournalDir(), c.epoch, journal.WithCheck(c.mine), journal.After(last),
+			journal.WithSegmentBytes(cmp.Or(cfg.SegmentBytes, journal.DefaultSegmentBytes))); err != nil {
 			return nil, err
 		}
 		undo = append(undo, func() { _ = c.journal.Close() })
