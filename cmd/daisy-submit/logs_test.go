@@ -234,7 +234,7 @@ func TestEveryCommandTakesTheSameWordsForARun(t *testing.T) {
 		"no folder of runs": {".", "is no run directory: it has no run.json"},
 		"elsewhere":         {"/nothing/there", "there is no run directory /nothing/there"},
 	} {
-		for _, args := range [][]string{{"stats"}, {"status"}, {"logs"}, {"blocks"}, {"workers"}, {"cancel"}, {"drain"}, {"stop", "1.0"}, {"set", "run.resources.cpu=1"}} {
+		for _, args := range [][]string{{"stats"}, {"status"}, {"logs"}, {"blocks"}, {"workers"}, {"events"}, {"cancel"}, {"drain"}, {"stop", "1.0"}, {"exclude", "n1"}, {"include", "n1"}, {"set", "run.resources.cpu=1"}} {
 			args = append([]string{args[0], c.run}, args[1:]...)
 			if status, _, said := call(args...); status != exitUsage || !strings.Contains(said, c.want) {
 				t.Errorf("%s: %q: status %d, want %q in %s", name, args, status, c.want, said)

@@ -81,6 +81,9 @@ func (r *jobRun) goOn(c *cli.Context, dir *rundir.Dir) error {
 	if err := r.checkFiles(); err != nil {
 		return err
 	}
+	if err := r.holdMemory(); err != nil {
+		return err
+	}
 	var err error
 	binary := "" // the run's own copy, so that an upgrade does not touch it
 	if _, err := os.Stat(dir.WorkerPath()); err != nil {

@@ -155,6 +155,9 @@ func (r *jobRun) run(ctx context.Context) error {
 	if err := r.checkFiles(); err != nil {
 		return err
 	}
+	if err := r.holdMemory(); err != nil {
+		return err
+	}
 	used := isUsed(r.runDir)
 	dir, err := rundir.Create(j.Directory, j.Name, r.runDir)
 	switch {
@@ -174,12 +177,14 @@ func (r *jobRun) run(ctx context.Context) error {
 }
 
 // checkFiles refuses a job whose workers need more open files than this process may have.
-func (r *jobRun) checkFiles() error {
+func (r *jobRun) checkFiles() error { return checkFiles(r.job) }
+
+func checkFiles(j *job.Job) error {
 	files, err := process.FileLimit()
 	if err != nil {
 		return infrastructure(err)
 	}
-	if err := checkFileLimit(r.job, r.job.Budget(machine()), files); err != nil {
+	if err := checkFileLimit(j, j.Budget(machine()), files); err != nil {
 		return &statusError{exitUsage, err} // fewer workers mend it
 	}
 	return nil
@@ -327,6 +332,10 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 
+	unselected := map[string]int64{}
+	for i := range r.job.Tasks {
+		unselected[r.job.Tasks[i].ID] = r.job.Tasks[i].Unselected.Count()
+	}
 	shown := make(chan struct{})
 	over := make(chan struct{})
 	go func() {
@@ -354,7 +363,7 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 			case <-show.C:
 				var snap engine.Snapshot
 				if c.Snapshot(ctx, &snap) == nil {
-					progress.Update(time.Now(), progressOf(&snap, time.Since(started)))
+					progress.Update(time.Now(), progressOf(&snap, unselected, time.Since(started)))
 				}
 			case <-over:
 				return
@@ -398,14 +407,14 @@ func ended(result coordinator.Result, err error) error {
 	return &statusError{status: status}
 }
 
-func progressOf(s *engine.Snapshot, elapsed time.Duration) report.Snapshot {
+func progressOf(s *engine.Snapshot, unselected map[string]int64, elapsed time.Duration) report.Snapshot {
 	out := report.Snapshot{State: s.State.String(), Elapsed: elapsed, Tasks: make([]report.TaskProgress, len(s.Tasks))}
 	for i, t := range s.Tasks {
 		out.Tasks[i] = report.TaskProgress{
 			ID: t.ID, State: t.State.String(), Blocks: t.Tally.Total,
 			Waiting: t.Tally.Waiting, Ready: t.Tally.Ready, Leased: t.Tally.Leased, Running: t.SlotsBusy,
 			Success: t.Tally.Success, Skipped: t.Tally.Skipped, Failed: t.Tally.Failed, Orphaned: t.Tally.Orphaned, Abandoned: t.Tally.Abandoned,
-			Retries: t.Tally.Retries, Slots: t.SlotsBusy + t.SlotsIdle + t.SlotsStarting, Waits: t.Waits,
+			Unselected: unselected[t.ID], Retries: t.Tally.Retries, Slots: t.SlotsBusy + t.SlotsIdle + t.SlotsStarting, Waits: t.Waits,
 		}
 	}
 	return out

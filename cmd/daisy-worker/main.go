@@ -22,6 +22,7 @@ import (
 )
 
 func main() {
+	process.RunLimited()
 	os.Exit(run(os.Args, os.Getenv, os.Stdout, os.Stderr))
 }
 

@@ -84,11 +84,14 @@ type TaskSpec struct {
 	MaxBlocksPerWorker int64 `json:"max_blocks_per_worker,omitempty"`
 	// ResourceTracking asks for what each block reads and writes, and for the memory of all its processes together.
 	ResourceTracking bool `json:"resource_tracking,omitempty"`
+	// EnforceMemory: user code cannot have more memory than MemoryBytes.
+	EnforceMemory bool `json:"enforce_memory,omitempty"`
 }
 
 // An Error is the body of every answer that is not a success.
 type Error struct {
-	// Code is one word for programs: "secret", "version", "epoch", "twin", "ended", "unknown_tag", "busy", "bad_request", "tls".
+	// Code is one word for programs: "secret", "version", "epoch", "twin", "ended", "unknown_tag", "excluded", "busy", "bad_request",
+	// "not_now", "tls".
 	Code string `json:"code"`
 	// Message is for people.
 	Message string `json:"error"`

@@ -97,11 +97,7 @@ func (c *Coordinator) endEarly(kind engine.StopKind, why string) (running int64,
 	if err := c.engine.CheckStop(kind); err != nil {
 		return 0, err
 	}
-	var snap engine.Snapshot
-	c.engine.Snapshot(&snap)
-	for _, t := range snap.Tasks {
-		running += t.SlotsBusy
-	}
+	running = c.engine.Running()
 	c.cfg.Notice(why)
 	c.applyNow(engine.Event{Kind: engine.EventStop, Stop: kind, Text: why})
 	return running, nil
@@ -149,7 +145,7 @@ func (c *Coordinator) serveSet(w http.ResponseWriter, r *http.Request) {
 		done := api.Done{Message: "it holds for the rest of the run, over a resume too"}
 		for i := range settings {
 			was := c.present(&settings[i])
-			c.change(&settings[i])
+			c.events.during(api.EventSet, "", func() { c.change(&settings[i]) })
 			done.Changes = append(done.Changes, api.Change{Key: o.Sets[i].Key, Was: was, Now: c.present(&settings[i])})
 		}
 		return done, nil

@@ -47,7 +47,7 @@ func (f *fold) add(r *engine.Record, each func(a *engine.Attempt) error) error {
 		return err
 	}
 	f.mishaps.note(&a)
-	f.recorder.Ended(attemptOf(&a, 0))
+	f.recorder.Ended(forRecorder(&a, 0))
 	if each != nil {
 		return each(&a)
 	}

@@ -7,7 +7,6 @@ import (
 	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/job"
-	"example.org/daisy/internal/stats"
 	"example.org/daisy/internal/units"
 	"example.org/daisy/scheduler"
 )
@@ -157,16 +156,14 @@ func (c *Coordinator) tellLimits() {
 	}
 }
 
-// limitsOf puts the limits in force into the statistics, and says which were changed.
-func (c *Coordinator) limitsOf(in *stats.Input) {
+// changes are the limits that are not those of the job.
+func (c *Coordinator) changes() (list []api.LimitChange) {
 	now, was := c.engine.Limits(), c.ofJob()
-	for i := range in.Tasks {
-		in.Tasks[i].MaxWorkers, in.Tasks[i].Timeout = now.Tasks[i].MaxWorkers, now.Tasks[i].Timeout
-	}
 	for _, s := range c.engine.Settings() {
 		change := api.LimitChange{Key: c.keyOf(&s), Was: limitText(&s, &was), Now: limitText(&s, &now), By: s.By}
 		if change.Was != change.Now {
-			in.Run.Changes = append(in.Run.Changes, change)
+			list = append(list, change)
 		}
 	}
+	return list
 }

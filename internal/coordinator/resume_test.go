@@ -396,7 +396,7 @@ func TestWhatWasSetIsInForceAfterAResumeAndInItsReport(t *testing.T) {
 		t.Errorf("the report has the timeout %v, want 3600 s", x)
 	}
 	for _, x := range s.Run.Resources {
-		if x.Resource == "max_workers" && x.Asked != 7 {
+		if x.Resource == "max_workers" && (x.Asked == nil || *x.Asked != 7) {
 			t.Errorf("the report has %v workers, want 7", x.Asked)
 		}
 	}

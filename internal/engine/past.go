@@ -6,11 +6,14 @@ import (
 	"slices"
 	"time"
 
+	"example.org/daisy/internal/job"
 	"example.org/daisy/scheduler"
 )
 
 // Past is what earlier epochs of a run have left in its journal: their records, folded.
 type Past struct {
+	exclude map[string]*Exclusion // nodes that are excluded by hand
+
 	epochs  []PastEpoch
 	before  time.Duration // length of all epochs but the last
 	tasks   []pastTask
@@ -72,7 +75,7 @@ type pastWorker struct {
 
 // NewPast makes an empty past of a pipeline.
 func NewPast(p *scheduler.Pipeline) *Past {
-	past := &Past{workers: make(map[uint32]*pastWorker), numbers: make(map[workerName]uint32)}
+	past := &Past{workers: make(map[uint32]*pastWorker), numbers: make(map[workerName]uint32), exclude: make(map[string]*Exclusion)}
 	for _, t := range p.Tasks() {
 		past.tasks = append(past.tasks, pastTask{id: t.ID, hash: hashOf(&t), blocks: t.Grid.Len(), ends: scheduler.NewPast(t.Grid.Len()), times: make(map[int64]uint32)})
 	}
@@ -119,6 +122,8 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 		}
 	case RecordEnd:
 		return p.end(r, at)
+	case RecordExclude:
+		p.excludes(r)
 	case RecordFailed:
 		b := FailedBlock{Task: r.Task, Block: r.Block, Attempts: r.Attempt, Outcome: scheduler.Outcome(r.Outcome), Message: r.Text, Tail: r.Tail}
 		if w := p.workers[r.Worker]; w != nil {
@@ -387,4 +392,19 @@ func (e *Engine) resume(p *Past) {
 			e.tasks[r.task].served++
 		}
 	}
+}
+
+// Standing is an engine of a run that nobody coordinates, only to look at: what has ended by its records, and what follows from that for
+// other blocks. That goes in slices; before each it asks whether to go on, and gives nil if not. The past belongs to it from then on.
+func (p *Past) Standing(j *job.Job, pipeline *scheduler.Pipeline, goOn func() bool) (*Engine, error) {
+	e, err := New(Config{Job: j, Pipeline: pipeline, Unlimited: true, External: true, Past: p})
+	if err != nil {
+		return nil, err
+	}
+	for more := true; more; more = e.sched.Work(workUnits) {
+		if !goOn() {
+			return nil, nil
+		}
+	}
+	return e, nil
 }

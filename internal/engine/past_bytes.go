@@ -52,6 +52,22 @@ func (p *Past) fields(c *coder) {
 	c.byte((*uint8)(&p.state))
 	c.string(&p.why)
 	list(c, &p.sets, p.setting(c))
+	var excluded []*Exclusion
+	for _, node := range slices.Sorted(maps.Keys(p.exclude)) {
+		excluded = append(excluded, p.exclude[node])
+	}
+	list(c, &excluded, func(at **Exclusion) {
+		r := Record{Kind: RecordExclude, Final: true}
+		if !c.reading {
+			r.ID, r.Text, r.Tail = (*at).Node, (*at).Reason, (*at).By
+		}
+		c.string(&r.ID)
+		c.string(&r.Text)
+		c.string(&r.Tail)
+		if c.reading && c.err == nil {
+			p.excludes(&r)
+		}
+	})
 	was := make([]TaskRecord, 0, len(p.tasks))
 	for i := range p.tasks {
 		was = append(was, TaskRecord{p.tasks[i].id, p.tasks[i].blocks, p.tasks[i].hash})

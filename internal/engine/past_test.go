@@ -368,3 +368,46 @@ func TestARecordThatDoesNotBelongToTheRunIsAnError(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatFollowsFromThePastIsWorkedOutInSlicesThatCanBeCutShort(t *testing.T) {
+	const blocks = 200 * workUnits
+	j := &job.Job{Tasks: []job.Task{{ID: "a", Grid: line1D(t, blocks), Requires: scheduler.NewResources(map[string]int64{"cpu": 1000}), Slots: 1, MaxLost: 1}}}
+	done := scheduler.NewBitmap(blocks)
+	for block := range int64(blocks) - 2 {
+		done.Set(block + 2)
+	}
+	p, err := scheduler.NewPipeline([]scheduler.Task{{ID: "a", Grid: j.Tasks[0].Grid, Done: done, MaxLost: 1}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := func() *Past {
+		past := NewPast(p)
+		tasks := p.Tasks()
+		for _, r := range []Record{
+			{Kind: RecordStart, Epoch: 1, Tasks: []TaskRecord{TaskRecordOf(&tasks[0])}},
+			{Kind: RecordEnd, Block: 0, Outcome: uint8(scheduler.Success), Attempt: 1},
+		} {
+			if _, _, err := past.Add(&r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return past
+	}
+	slices := 0
+	e, err := past().Standing(j, p, func() bool { slices++; return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var snap Snapshot
+	e.Snapshot(&snap)
+	if y := snap.Tasks[0].Tally; y.Success != 1 || y.Skipped != blocks-2 || y.Ready != 1 {
+		t.Errorf("%+v", y)
+	}
+	if slices < 5 {
+		t.Errorf("it went in %d slices", slices)
+	}
+	asked := 0
+	if e, err = past().Standing(j, p, func() bool { asked++; return asked < 3 }); e != nil || err != nil || asked != 3 {
+		t.Errorf("cut short it gives %v, %v, after having asked %d times", e, err, asked)
+	}
+}

@@ -70,11 +70,16 @@ func setting(r *Record) (Setting, error) {
 // withSetting adds a setting of one limit to a list, in the place of an earlier one. No limit of workers is what the job has: nobody can
 // set it, but a resume without one overrules what was set.
 func withSetting(list []Setting, s Setting) []Setting {
-	list = slices.DeleteFunc(list, func(was Setting) bool { return was.Key == s.Key && was.Task == s.Task && was.name() == s.name() })
-	if s.Key == SetMaxWorkers && s.N == 0 {
-		return list
+	var now []Setting
+	for _, was := range list {
+		if was.Key != s.Key || was.Task != s.Task || was.name() != s.name() {
+			now = append(now, was)
+		}
 	}
-	return append(list, s)
+	if s.Key == SetMaxWorkers && s.N == 0 {
+		return now
+	}
+	return append(now, s)
 }
 
 // Set adds a setting that is wanted of the epoch that comes, and returns its records, which are still to be journalled.

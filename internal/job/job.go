@@ -127,8 +127,13 @@ type Task struct {
 	SkipMask string
 	Mask     scheduler.Bitmap
 
+	// Unselected has the blocks that a selection leaves out, which are in Mask too; nil without one.
+	Unselected scheduler.Bitmap
+
 	// ResourceTracking keeps what each block used in the tracking group of the task.
 	ResourceTracking bool
+	// EnforceMemory keeps the processes of a block from having more memory than Requires says.
+	EnforceMemory bool
 
 	// ChunkRace: chunks of Output may be written by two blocks at once.
 	ChunkRace bool

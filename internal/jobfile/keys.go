@@ -77,7 +77,7 @@ func Keys() []Key {
 		{"task", "env", "table of strings", "none", "Variables that are added to the environment of the code: `{ NAME = \"value\" }`. Names that begin with `DAISY_` are taken.", ""},
 		{"task", "skip_mask", "path", "none", "A `.npy` file of bool or uint8 with the shape of the grid of blocks: blocks that are not 0 in it are skipped in this run.", ""},
 		{"task", "resource_tracking", "boolean", "false", "`true`: measure what each block uses: time, CPU, memory of all its processes, bytes read and written. It is kept in the statistics and, with `tracking`, block by block.", ""},
-		{"task", "enforce_memory", "boolean", "", "Kill blocks above their memory.", `limit the memory in the command itself ("ulimit -v" in a shell, "systemd-run --scope")`},
+		{"task", "enforce_memory", "boolean", "false", "`true`: the processes of a block cannot have more memory than `requires.memory` says; see [below](#memory-that-is-enforced).", ""},
 		{"task", "slurm", "table", "", "Options of Slurm.", `use launcher = "local" inside one Slurm job of your own and take the table out`},
 
 		{"block", "shape", "list of integers", "required", "What a block writes, one extent of 1 or more for each of 1 to 6 axes.", ""},

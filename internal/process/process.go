@@ -41,6 +41,10 @@ type Config struct {
 
 	// CountIO has Result.IO filled in, which costs one read.
 	CountIO bool
+
+	// Memory limits what the process and all that it starts may use. It costs the start of this program in between, some
+	// milliseconds; see RunLimited.
+	Memory MemoryLimit
 }
 
 // check refuses what the system would cut short or misread.

@@ -16,7 +16,7 @@ import (
 // TestARecorderGoesOnFromItsState tells one recorder everything, and another one too, which is replaced now and then by what its state
 // makes.
 func TestARecorderGoesOnFromItsState(t *testing.T) {
-	infos := []TaskInfo{{ID: "a", Blocks: 100, CPUMilli: 1000}, {ID: "b", Blocks: 5}}
+	infos := []TaskInfo{{ID: "a", Blocks: 100, Requires: scheduler.NewResources(map[string]int64{"cpu": 1000})}, {ID: "b", Blocks: 5}}
 	rapid.Check(t, func(t *rapid.T) {
 		one, other := New(infos), New(infos)
 		for range rapid.IntRange(0, 40).Draw(t, "attempts") {
