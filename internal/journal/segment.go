@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // segmentName is the file name of a segment, padded so that names sort.
@@ -21,50 +18,6 @@ type segmentFile struct {
 	segment uint32
 }
 
-// listSegments gives the segments in dir in the order in which they were written.
-func listSegments(d Disk, dir string) ([]segmentFile, error) {
-	names, err := d.List(dir)
-	if err != nil {
-		return nil, fmt.Errorf("read the journal directory: %w", err)
-	}
-	var found []segmentFile
-	for _, name := range names {
-		rest, ok := strings.CutPrefix(name, "journal-")
-		if !ok {
-			continue
-		}
-		rest, ok = strings.CutSuffix(rest, ".log")
-		if !ok {
-			continue
-		}
-		first, second, _ := strings.Cut(rest, "-")
-		epoch, err1 := strconv.ParseUint(first, 10, 64)
-		segment, err2 := strconv.ParseUint(second, 10, 32)
-		// Only names that we would write: "journal-1-1.log" beside "journal-000001-000001.log" would be read twice.
-		if err1 != nil || err2 != nil || segmentName(epoch, uint32(segment)) != name {
-			return nil, fmt.Errorf("%s: this is not the name of a journal segment; move the file away", filepath.Join(dir, name))
-		}
-		found = append(found, segmentFile{filepath.Join(dir, name), epoch, uint32(segment)})
-	}
-	slices.SortFunc(found, func(a, b segmentFile) int {
-		if a.epoch != b.epoch {
-			return compare(a.epoch, b.epoch)
-		}
-		return compare(uint64(a.segment), uint64(b.segment))
-	})
-	return found, nil
-}
-
-func compare(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
 // A File is what the journal needs of an *os.File.
 type File interface {
 	Write([]byte) (int, error)
@@ -73,13 +26,16 @@ type File interface {
 	Close() error
 }
 
-// A Disk is where segments are made and read; one that fails can be put in its place.
+// A Disk is where segments and snapshots are made and read; one that fails can be put in its place.
 type Disk interface {
 	Create(path string) (File, error) // fails if the file exists
 	Remove(path string) error
+	Rename(from, to string) error
 	Sync(path string) error // of a file's bytes or a directory's entries
 	// List gives the names in a directory, in any order.
 	List(dir string) ([]string, error)
+	// Size is the length of a file in bytes.
+	Size(path string) (int64, error)
 	// Read reads a file, at most the given number of its bytes, and takes the room of b where it can.
 	Read(path string, b []byte, most int64) ([]byte, error)
 }
@@ -95,6 +51,8 @@ func (osDisk) Create(path string) (File, error) {
 }
 
 func (osDisk) Remove(path string) error { return os.Remove(path) }
+
+func (osDisk) Rename(from, to string) error { return os.Rename(from, to) }
 
 func (osDisk) Sync(path string) error {
 	f, err := os.Open(path)
@@ -112,6 +70,14 @@ func (osDisk) List(dir string) ([]string, error) {
 		names[i] = e.Name()
 	}
 	return names, err
+}
+
+func (osDisk) Size(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
 }
 
 func (osDisk) Read(path string, b []byte, most int64) ([]byte, error) {

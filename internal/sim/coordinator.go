@@ -161,14 +161,14 @@ func (co *coordinator) mine() error {
 // readPast reads the journal.
 func (co *coordinator) readPast(p *scheduler.Pipeline) (journal.Position, error) {
 	co.past = engine.NewPast(p)
-	report, err := journal.ReadDisk(co.world.disk, journalDir, func(_, _ uint64, raw []byte) error {
+	report, err := journal.Read(journalDir, func(_, _ uint64, raw []byte) error {
 		r, err := engine.DecodeRecord(raw)
 		if err != nil {
 			return err
 		}
 		_, _, err = co.past.Add(&r)
 		return err
-	})
+	}, journal.ReadFrom(co.world.disk))
 	return report.Last, err
 }
 

@@ -105,6 +105,28 @@ func (d *memDisk) Remove(name string) error {
 	return nil
 }
 
+// Rename gives a file another name, in place of whatever had that.
+func (d *memDisk) Rename(from, to string) error {
+	d.step()
+	f := d.files[from]
+	if f == nil {
+		return noFile("rename", from, fs.ErrNotExist)
+	}
+	d.rename(from, nil)
+	d.rename(to, f)
+	d.changes[len(d.changes)-1].with = true
+	return nil
+}
+
+// Size is the length of a file.
+func (d *memDisk) Size(name string) (int64, error) {
+	f := d.files[name]
+	if f == nil {
+		return 0, noFile("stat", name, fs.ErrNotExist)
+	}
+	return int64(len(f.data)), nil
+}
+
 // Sync makes the bytes of a file durable, or the names in a directory.
 func (d *memDisk) Sync(name string) error {
 	if f := d.files[name]; f != nil && !f.dir {

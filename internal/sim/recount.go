@@ -25,7 +25,7 @@ func (c *checks) folded() (folds []fold, end *engine.Record, tags map[string]boo
 	for i := range folds {
 		folds[i].blocks = make(map[int64]*foldedBlock)
 	}
-	_, err := journal.ReadDisk(c.world.disk, journalDir, func(_, _ uint64, raw []byte) error {
+	_, err := journal.Read(journalDir, func(_, _ uint64, raw []byte) error {
 		r, err := engine.DecodeRecord(raw)
 		if err != nil {
 			return err
@@ -46,7 +46,7 @@ func (c *checks) folded() (folds []fold, end *engine.Record, tags map[string]boo
 			end = nil
 		}
 		return nil
-	})
+	}, journal.ReadFrom(c.world.disk))
 	if err != nil {
 		c.fail("the journal cannot be read: %v", err)
 	}
