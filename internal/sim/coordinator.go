@@ -48,11 +48,12 @@ type coordinator struct {
 	// stalledTo: the process is stopped until then; lag is how much the machine's clock has stood still since it began.
 	stalledTo, lag time.Duration
 
-	engine  *engine.Engine
-	past    *engine.Past
-	fx      engine.Effects
-	journal *journal.Journal
-	stores  []*tracking.Store
+	engine   *engine.Engine
+	pipeline *scheduler.Pipeline
+	past     *engine.Past
+	fx       engine.Effects
+	journal  *journal.Journal
+	stores   []*tracking.Store
 
 	appended, committed uint64
 	committing          bool
@@ -128,6 +129,7 @@ func (co *coordinator) start() error {
 	if co.past != nil {
 		recovered = co.readOutbox(pipeline)
 	}
+	co.pipeline = pipeline
 	var left []launcher.Worker
 	if co.past != nil {
 		left = w.launcher.adopt(co)
@@ -158,6 +160,39 @@ func (co *coordinator) mine() error {
 	return nil
 }
 
+// compact puts a snapshot in the place of the segments that are full, as the journal asks for it.
+func (co *coordinator) compact() {
+	if co.journal == nil || !co.journal.Overgrown() {
+		return
+	}
+	w := co.world
+	at := co.journal.Closed()
+	past := engine.NewPast(co.pipeline)
+	from := []journal.ReadOption{journal.ReadFrom(w.disk), journal.Until(at)}
+	_, err := journal.Read(journalDir, func(_, _ uint64, raw []byte) error {
+		r, err := engine.DecodeRecord(raw)
+		if err == nil {
+			_, _, err = past.Add(&r)
+		}
+		return err
+	}, append(from, journal.WithSnapshot(func(state []byte) error {
+		var err error
+		past, err = engine.ReadPast(co.pipeline, state)
+		return err
+	}))...)
+	if err != nil {
+		w.checks.fail("the journal cannot be read for a snapshot: %v", err)
+		return
+	}
+	w.checks.compacts(at.Last, from)
+	if err := co.journal.Compact(at, past.AppendBytes(nil)); err != nil {
+		w.logf("epoch %d: compact: %v", co.epoch, err)
+		return
+	}
+	w.snapshots++
+	w.logf("epoch %d: a snapshot stands for all up to %v", co.epoch, at.Last)
+}
+
 // readPast reads the journal.
 func (co *coordinator) readPast(p *scheduler.Pipeline) (journal.Position, error) {
 	co.past = engine.NewPast(p)
@@ -168,7 +203,10 @@ func (co *coordinator) readPast(p *scheduler.Pipeline) (journal.Position, error)
 		}
 		_, _, err = co.past.Add(&r)
 		return err
-	}, journal.ReadFrom(co.world.disk))
+	}, journal.ReadFrom(co.world.disk), journal.WithSnapshot(func(state []byte) (err error) {
+		co.past, err = engine.ReadPast(p, state)
+		return err
+	}))
 	return report.Last, err
 }
 
@@ -261,6 +299,7 @@ func (co *coordinator) act(ev *event) {
 	case coCommitted:
 		co.committing, co.committed = false, max(co.committed, ev.n)
 		w.checks.committed(co, ev.n)
+		co.compact()
 		co.apply(engine.Event{Kind: engine.EventCommitted, UpTo: ev.n})
 		if co.again && !co.dead {
 			co.again = false
@@ -411,6 +450,10 @@ func (co *coordinator) perform() {
 		case engine.EffectJoined, engine.EffectRefused, engine.EffectWelcome, engine.EffectBlocks, engine.EffectAcknowledge,
 			engine.EffectRecall, engine.EffectReassign, engine.EffectDrain, engine.EffectStop, engine.EffectKillBlock:
 			co.tell(f)
+			if f.Kind == engine.EffectBlocks && w.killAfter > 0 {
+				w.killAfter--
+				w.killNext = w.killAfter == 0
+			}
 		case engine.EffectClose:
 			if l := co.sessions[f.Session]; l != nil {
 				closing = append(closing, l)
@@ -542,6 +585,9 @@ func (co *coordinator) askCommit(urgent bool) {
 // commit writes what was appended. The coordinator may die before it hears that it is durable.
 func (co *coordinator) commit() {
 	w := co.world
+	if w.killNext {
+		panic(killed{})
+	}
 	co.commitAt, co.committing = never, true
 	if co.journal == nil {
 		w.queue.push(event{at: w.now, to: co, what: coCommitted, n: co.appended})

@@ -26,6 +26,8 @@ const (
 	FaultCrash FaultKind = iota
 	// FaultCrashOnDisk kills it at the N-th operation on its disk.
 	FaultCrashOnDisk
+	// FaultCrashUncommitted kills it after the N-th hand-out from now, before it commits anything more.
+	FaultCrashUncommitted
 	// FaultPower takes the power from its machine, and what was not synced with it.
 	FaultPower
 	// FaultDiskFull fills the disk for a while.
@@ -79,7 +81,7 @@ const (
 	faultKinds
 )
 
-var faultNames = [...]string{"crash", "crash-on-disk", "power", "disk-full", "sync", "slow-sync", "stall", "suspend", "take-over", "worker-dies", "worker-stalls",
+var faultNames = [...]string{"crash", "crash-on-disk", "uncommitted", "power", "disk-full", "sync", "slow-sync", "stall", "suspend", "take-over", "worker-dies", "worker-stalls",
 	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "forgets", "hand"}
 
 // String is the fault's name.
@@ -151,6 +153,8 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 		w.killIn, w.resumeIn = f.N, f.For
 	case FaultCrashOnDisk:
 		w.disk.killIn, w.resumeIn = f.N, f.For
+	case FaultCrashUncommitted:
+		w.killAfter, w.resumeIn = 1+f.N%8, f.For
 	case FaultPower:
 		w.net.hostDown, w.resumeIn = true, f.For+time.Second
 		a.passes(f, n)

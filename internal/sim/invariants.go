@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"example.org/daisy/internal/journal"
 	"fmt"
 	"time"
 
@@ -22,6 +23,9 @@ type checks struct {
 	leases   map[scheduler.Lease]bool
 	applies  int64
 	snapshot engine.Snapshot
+
+	// archive has the records that snapshots of the journal stand for, by the place up to which they do.
+	archive map[journal.Position][][]byte
 
 	tags map[string]uint64 // submissions by the epoch that made them
 }
@@ -74,7 +78,7 @@ func (c *checks) begins(co *coordinator, p *scheduler.Pipeline) {
 	c.record, c.durable, c.waiting = 0, 0, c.waiting[:0]
 	c.refused, c.leases = make(map[scheduler.Lease]bool), make(map[scheduler.Lease]bool)
 	if c.tasks == nil {
-		c.tags = make(map[string]uint64)
+		c.tags, c.archive = make(map[string]uint64), make(map[journal.Position][][]byte)
 		for i, t := range p.Tasks() {
 			n := t.Grid.Len()
 			k := taskChecks{blocks: n, done: scheduler.NewBitmap(n), counted: scheduler.NewBitmap(n), failures: make(map[int64]int32), running: make(map[int64]execution)}

@@ -4,6 +4,8 @@ import (
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/journal"
 	"example.org/daisy/scheduler"
+	"fmt"
+	"slices"
 )
 
 // A fold is what the journal says of a task, worked out in the plainest way.
@@ -25,7 +27,7 @@ func (c *checks) folded() (folds []fold, end *engine.Record, tags map[string]boo
 	for i := range folds {
 		folds[i].blocks = make(map[int64]*foldedBlock)
 	}
-	_, err := journal.Read(journalDir, func(_, _ uint64, raw []byte) error {
+	err := c.records([]journal.ReadOption{journal.ReadFrom(c.world.disk)}, func(raw []byte) error {
 		r, err := engine.DecodeRecord(raw)
 		if err != nil {
 			return err
@@ -46,11 +48,50 @@ func (c *checks) folded() (folds []fold, end *engine.Record, tags map[string]boo
 			end = nil
 		}
 		return nil
-	}, journal.ReadFrom(c.world.disk))
+	})
 	if err != nil {
 		c.fail("the journal cannot be read: %v", err)
 	}
 	return folds, end, tags
+}
+
+// records gives all records of the journal, those that a snapshot stands for out of the archive.
+func (c *checks) records(options []journal.ReadOption, yield func(raw []byte) error) error {
+	var list [][]byte
+	snapshot := false
+	report, err := journal.Read(journalDir, func(_, _ uint64, raw []byte) error {
+		list = append(list, slices.Clone(raw))
+		return nil
+	}, append(options, journal.WithSnapshot(func([]byte) error { snapshot = true; return nil }))...)
+	if err != nil {
+		return err
+	}
+	if snapshot {
+		before, known := c.archive[report.Snapshot]
+		if !known {
+			return fmt.Errorf("it has a snapshot up to %v, which nobody has made", report.Snapshot)
+		}
+		list = append(slices.Clone(before), list...)
+	}
+	for _, raw := range list {
+		if err := yield(raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compacts keeps the records that a snapshot is about to stand for.
+func (c *checks) compacts(at journal.Position, options []journal.ReadOption) {
+	var list [][]byte
+	err := c.records(options, func(raw []byte) error {
+		list = append(list, raw)
+		return nil
+	})
+	if err != nil {
+		c.fail("the journal cannot be read: %v", err)
+	}
+	c.archive[at] = list
 }
 
 func (c *checks) foldEnd(f *fold, r *engine.Record) {

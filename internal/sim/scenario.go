@@ -161,7 +161,7 @@ func drawBatch(r *rand.Rand, c *Config) {
 }
 
 // batchFaults are those of a run on a batch system. A power failure of the login node leaves its workers alone.
-var batchFaults = []FaultKind{FaultCrash, FaultCrash, FaultCrash, FaultCrashOnDisk, FaultPower, FaultDiskFull, FaultStall, FaultSuspend, FaultTakeOver, FaultWorkerDies,
+var batchFaults = []FaultKind{FaultCrash, FaultCrash, FaultCrashUncommitted, FaultCrashUncommitted, FaultCrashOnDisk, FaultPower, FaultDiskFull, FaultStall, FaultSuspend, FaultTakeOver, FaultWorkerDies,
 	FaultWorkerStalls, FaultDisconnect, FaultHalfOpen, FaultCut, FaultCut, FaultCutOut, FaultCutIn, FaultSlowNet, FaultStop,
 	FaultNode, FaultNode, FaultPreempt, FaultPreempt, FaultBlackHole, FaultDrain, FaultNetless, FaultNetless, FaultNetless, FaultDeaf, FaultDeaf, FaultEmpty, FaultUnsure, FaultUnsure, FaultLost, FaultLate, FaultLate, FaultTwice,
 	FaultForgets, FaultHand}
@@ -186,7 +186,7 @@ func expected(c *Config) time.Duration {
 }
 
 // localFaults are those of a run on one machine, with how often each is drawn.
-var localFaults = []FaultKind{FaultCrash, FaultCrash, FaultCrash, FaultCrashOnDisk, FaultCrashOnDisk, FaultPower, FaultDiskFull, FaultSync, FaultSlowSync, FaultStall, FaultSuspend,
+var localFaults = []FaultKind{FaultCrash, FaultCrash, FaultCrashUncommitted, FaultCrashUncommitted, FaultCrashOnDisk, FaultCrashOnDisk, FaultPower, FaultDiskFull, FaultSync, FaultSlowSync, FaultStall, FaultSuspend,
 	FaultTakeOver, FaultWorkerDies, FaultWorkerDies, FaultWorkerStalls, FaultDisconnect, FaultDisconnect, FaultHalfOpen, FaultCut, FaultCutOut, FaultCutIn, FaultSlowNet,
 	FaultRefuse, FaultDuds, FaultBroken, FaultStop}
 

@@ -91,6 +91,8 @@ type World struct {
 	packets   []*packet
 	pending   *packet // what a worker is about to send
 	slowSync  interval
+	killAfter int // hand-outs until the coordinator is to die before its next commit; 0 = it is not
+	killNext  bool
 	killIn    int // effects until the coordinator dies; 0 = it does not
 	resumeIn  time.Duration
 	doneThen  int64 // blocks done when a life last ended, and lives since that have done none
@@ -100,6 +102,7 @@ type World struct {
 	failure   error
 	faults    faultActor
 	events    int64
+	snapshots int // of the journal
 }
 
 // A leftover is a result in the outbox.
@@ -215,7 +218,7 @@ func (w *World) crash(co *coordinator) {
 	if co.dead {
 		return
 	}
-	w.killIn, w.disk.killIn = 0, 0
+	w.killIn, w.killAfter, w.killNext, w.disk.killIn = 0, 0, false, 0
 	co.die()
 	if w.listening == co {
 		w.listening = nil

@@ -74,7 +74,7 @@ func TestASeedAlwaysSaysTheSame(t *testing.T) {
 }
 
 func TestTheSimulationReachesWhatItIsFor(t *testing.T) {
-	var lives, failed, done, batch, leftovers int
+	var lives, failed, done, batch, leftovers, snapshots int
 	for seed := uint64(1); seed <= 150; seed++ {
 		w := New(Scenario(seed))
 		r, err := w.Run()
@@ -88,6 +88,7 @@ func TestTheSimulationReachesWhatItIsFor(t *testing.T) {
 			batch++
 		}
 		leftovers += len(w.outbox)
+		snapshots += w.snapshots
 		switch r.State {
 		case engine.RunDone:
 			done++
@@ -95,8 +96,8 @@ func TestTheSimulationReachesWhatItIsFor(t *testing.T) {
 			failed++
 		}
 	}
-	if lives < 30 || failed < 20 || done < 20 || batch < 30 {
-		t.Errorf("of 150 runs %d had several lives, %d failed, %d were done, %d were on a batch system", lives, failed, done, batch)
+	if lives < 30 || failed < 20 || done < 20 || batch < 30 || leftovers < 5 || snapshots < 50 {
+		t.Errorf("of 150 runs %d had several lives, %d failed, %d were done, %d were on a batch system; %d results were left in the outbox, and %d snapshots made", lives, failed, done, batch, leftovers, snapshots)
 	}
 }
 
