@@ -8,7 +8,6 @@ func (w *World) stallWorker(x *worker, d time.Duration) {
 	if !x.dead {
 		w.logf("worker %s stalls for %v", x.id, d)
 		x.stalledTo = max(x.stalledTo, w.now+d)
-		w.checks.stalled(x)
 	}
 }
 

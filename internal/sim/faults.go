@@ -254,11 +254,9 @@ func (w *World) powerFailure(co *coordinator) {
 	}
 }
 
-// takeOver stops the coordinator, and has another begin that takes its lock. What it left on this machine is ended by the new one.
+// takeOver stops the coordinator, and has another begin that takes its lock.
 func (w *World) takeOver(co *coordinator, d time.Duration) {
 	w.stall(co, d)
 	w.logf("epoch %d is taken over", co.epoch)
-	w.launcher.died(co)
-	w.checks.died(co)
 	w.begin()
 }

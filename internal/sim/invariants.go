@@ -1,11 +1,11 @@
 package sim
 
 import (
-	"example.org/daisy/internal/journal"
 	"fmt"
 	"time"
 
 	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/journal"
 	"example.org/daisy/scheduler"
 )
 
@@ -261,7 +261,7 @@ func (c *checks) began(x *worker, b *heldBlock) {
 	}
 	t.running[b.h.Block] = execution{x, c.world.now}
 	spec := &c.world.cfg.Job.Tasks[b.h.Task]
-	if n := int64(len(t.running)); spec.MaxWorkers > 0 && n > spec.MaxWorkers && !c.world.launcher.survives() {
+	if n := int64(len(t.running)); spec.MaxWorkers > 0 && n > spec.MaxWorkers {
 		c.fail("%d blocks of task %d run at once, and %d may", n, b.h.Task, spec.MaxWorkers)
 	}
 }
@@ -311,13 +311,10 @@ func (c *checks) acknowledged(x *worker, u *undelivered) {
 	}
 }
 
-// stalled: what a worker runs may run elsewhere, too.
-func (c *checks) stalled(*worker) {}
-
 // submitted: workers are asked for.
 func (c *checks) submitted(co *coordinator, each scheduler.Resources, count int64) {
 	w := c.world
-	if w.cfg.Unlimited || w.launcher.survives() || co != w.co {
+	if w.cfg.Unlimited || co != w.co {
 		return
 	}
 	if sum := w.launcher.held().Add(each.Times(count)); !sum.Fits(w.cfg.Budget) {
@@ -357,6 +354,3 @@ func (c *checks) applied(co *coordinator) {
 func least(t *scheduler.Tally) int64 {
 	return min(t.Waiting, t.Ready, t.Leased, t.Success, t.Skipped, t.Failed, t.Orphaned, t.Abandoned, t.Processed, t.Retries, t.TimedOut, t.Lost, t.Returned, t.OutOfMemory)
 }
-
-// died: a life was cut off. What had not been durable may be so, or not.
-func (c *checks) died(*coordinator) {}

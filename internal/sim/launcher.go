@@ -39,10 +39,6 @@ func (p *processes) properties() launcher.Properties {
 
 func (p *processes) begins(*coordinator)       {}
 func (p *processes) held() scheduler.Resources { return p.used }
-func (p *processes) survives() bool            { return false }
-
-// died: its workers go on without it.
-func (p *processes) died(*coordinator) {}
 
 // close ends all that it has started or taken over.
 func (p *processes) close(co *coordinator) {

@@ -62,9 +62,7 @@ func (q *queue) properties() launcher.Properties {
 }
 
 func (q *queue) begins(*coordinator)                  { q.bound = make(map[string]string) } // what stands for what, it remembers no longer than it lives
-func (q *queue) died(*coordinator)                    {}
 func (q *queue) close(*coordinator)                   {}
-func (q *queue) survives() bool                       { return false }
 func (q *queue) adopt(*coordinator) []launcher.Worker { return nil }
 func (q *queue) kill(*coordinator, []launcher.Worker) {
 	q.world.checks.fail("a batch system is told to kill")

@@ -1,11 +1,12 @@
 package sim
 
 import (
+	"fmt"
+	"slices"
+
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/journal"
 	"example.org/daisy/scheduler"
-	"fmt"
-	"slices"
 )
 
 // A fold is what the journal says of a task, worked out in the plainest way.

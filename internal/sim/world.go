@@ -115,9 +115,8 @@ type leftover struct {
 // launching is a launcher in virtual time.
 type launching interface {
 	properties() launcher.Properties
-	// begins: a coordinator lives. died: it is gone, without a word. close: it ends in good order.
+	// begins: a coordinator lives. close: it ends in good order.
 	begins(co *coordinator)
-	died(co *coordinator)
 	close(co *coordinator)
 	submit(co *coordinator, s *engine.Submission)
 	cancel(co *coordinator, workers []launcher.Worker)
@@ -130,8 +129,6 @@ type launching interface {
 	ended(x *worker, how launcher.End)
 	// held is what the system holds for this run at the moment.
 	held() scheduler.Resources
-	// survives: workers outlive a coordinator that dies.
-	survives() bool
 }
 
 // The generators, one for each kind of party.
@@ -223,8 +220,6 @@ func (w *World) crash(co *coordinator) {
 	if w.listening == co {
 		w.listening = nil
 	}
-	w.launcher.died(co)
-	w.checks.died(co)
 	if w.co == co {
 		w.resumeLater()
 	}
