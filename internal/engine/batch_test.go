@@ -1032,7 +1032,7 @@ func TestWhatASubmissionIsOutlivesTheCoordinator(t *testing.T) {
 	twin := c.q.Twin("1", 4)
 	n := c.resumed(taskOf(40, "a"))
 	n.apply(Event{Kind: EventTick})
-	n.connect(&agent{id: "1.0", array: twin, at: launcher.Worker{Tag: "1"}, slots: 1, nonce: 9})
+	n.connect(&agent{id: "1.0", array: twin, at: launcher.Worker{Tag: "1"}, slots: 1})
 	if !slices.Equal(n.join, []string{"twin"}) {
 		t.Errorf("the first worker after a resume, of a twin, is answered %q", n.join)
 	}
