@@ -71,8 +71,8 @@ func (e *Engine) launchedAs(at launcher.Worker) *worker {
 
 // turnBook asks what is due, and takes in what was found out. It reports whether that was something.
 func (e *Engine) turnBook() (news bool) {
-	if e.book == nil {
-		return false
+	if e.book == nil || !e.book.Due(e.now) {
+		return false // nearly always
 	}
 	news = e.readBook()
 	for {

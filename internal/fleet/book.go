@@ -367,6 +367,7 @@ func (b *Book) GiveUp(w launcher.Worker) {
 		b.count(el, -1)
 		el.givenUp = true
 		b.count(el, 1)
+		b.pace.stir()
 	}
 }
 
