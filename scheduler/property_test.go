@@ -314,6 +314,14 @@ func TestAnyOrderOfEventsEndsWhereThePlainModelDoes(t *testing.T) {
 						t.Fatalf("%+v: %v", e, got)
 					}
 				}
+				if rapid.Bool().Draw(t, "from its bytes") {
+					for i := range past {
+						var err error
+						if past[i], _, err = ReadPast(int64(len(m.blocks[i])), past[i].AppendBytes(nil)); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
 				if e := ends[len(ends)-1]; e.retry {
 					m.retry(e.task)
 				} else if e.verdict != Retry && past[e.task].Ended(e.block, e.PastEnding) != Stale {

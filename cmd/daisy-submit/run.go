@@ -127,6 +127,7 @@ type jobRun struct {
 	job            *job.Job
 	runDir         string
 	lock           *rundir.Lock // of the run directory that is resumed; nil for a new run
+	set            []string     // keys of limits that the command line of a resume gives
 	retry          []string     // tasks whose failed blocks are tried again with the resume
 	json           bool
 	stdout, stderr io.Writer
@@ -262,7 +263,7 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 	cfg := coordinator.Config{
 		Job: r.job, RunDir: dir, Version: version.String(), Listen: true,
 		Budget: r.job.Budget(machine()), Serial: r.job.Launcher == "serial", Notice: notice,
-		Resume: r.lock != nil, Lock: r.lock, Retry: r.retry,
+		Resume: r.lock != nil, Lock: r.lock, Set: r.set, Retry: r.retry,
 	}
 	var c *coordinator.Coordinator
 	if cfg.Serial {

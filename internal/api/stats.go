@@ -43,9 +43,11 @@ type RunStats struct {
 	Directory *string `json:"directory"`
 	Logs      *string `json:"logs"`
 	// Segments are the coordinators that this run has had, one for each epoch.
-	Segments    []Segment    `json:"segments"`
-	WorkerHours WorkerHours  `json:"worker_hours"`
-	Resources   []AskedUsage `json:"resources"`
+	Segments []Segment `json:"segments"`
+	// Changes are the limits that were changed while the run went on, in the order in which they became what they are.
+	Changes     []LimitChange `json:"changes"`
+	WorkerHours WorkerHours   `json:"worker_hours"`
+	Resources   []AskedUsage  `json:"resources"`
 }
 
 // A Segment is the life of one coordinator.
@@ -54,6 +56,16 @@ type Segment struct {
 	Started     time.Time  `json:"started"`
 	Ended       *time.Time `json:"ended"`
 	WallSeconds float64    `json:"wall_seconds"`
+}
+
+// A LimitChange is a limit that is not the one of the job any more.
+type LimitChange struct {
+	// Key is as for --set. Was is the value of the job, Now the one in force at the end, both in words.
+	Key string `json:"key"`
+	Was string `json:"was"`
+	Now string `json:"now"`
+	// By is who set it.
+	By string `json:"by"`
 }
 
 // WorkerHours is the time of all slots of all workers, in hours; the three add up to it.

@@ -9,7 +9,6 @@ import (
 	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/job"
-	"example.org/daisy/internal/journal"
 	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/stats"
 	"example.org/daisy/internal/tracking"
@@ -31,23 +30,11 @@ func statsOfKilled(ctx context.Context, dir *rundir.Dir, j *job.Job) (none api.S
 	if err != nil {
 		return none, err
 	}
-	past, recorder := engine.NewPast(pipeline), stats.New(taskInfos(j, pipeline))
-	if _, err = journal.Read(dir.JournalDir(), func(_, _ uint64, raw []byte) error {
-		r, err := engine.DecodeRecord(raw)
-		if err != nil {
-			return err
-		}
-		a, is, err := past.Add(&r)
-		if is {
-			recorder.Ended(forRecorder(&a, 0))
-		}
-		if err == nil && ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return err
-	}); err != nil {
+	f := newFold(j, pipeline)
+	if _, err = f.read(dir.JournalDir(), func(*engine.Attempt) error { return ctx.Err() }); err != nil {
 		return none, err
 	}
+	past, recorder := f.past, f.recorder
 	if len(past.Epochs()) == 0 {
 		return none, fmt.Errorf("it says nothing: the run was killed before it had begun")
 	}

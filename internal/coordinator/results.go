@@ -56,6 +56,7 @@ func (c *Coordinator) statistics(ended time.Time) stats.Input {
 	in.Coordinator.CPU, in.Coordinator.PeakRSSBytes = own.CPU, own.PeakRSSBytes
 
 	addTasks(&in, j, c.pipeline.Tasks(), &snap, c.engine.Limits().Tasks, c.workerLog)
+	in.Run.Changes = c.changes()
 	return in
 }
 

@@ -782,7 +782,7 @@ func TestAWorkerCancelledByHandIsNotReplaced(t *testing.T) {
 	c.run(12 * time.Second)
 	c.q.Forget("1", 3) // pending elements that are cancelled leave no trace
 	c.ends(time.Hour, RunDone)
-	c.mustSay("worker 1.3 was cancelled by hand and is not replaced: max_workers is 7 from now on")
+	c.mustSay("max_workers is 7 from now on (worker 1.3 was cancelled by hand, and is not replaced)")
 	for _, s := range c.submits {
 		if s.Tag > "2" {
 			t.Errorf("a submission %+v", s)

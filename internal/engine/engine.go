@@ -69,7 +69,6 @@ type Engine struct {
 	wantCommit          bool
 	urged               uint64 // the last record for which a commit was called urgent
 	queue               queue
-	sinceCheckpoint     int
 
 	workers     map[string]*worker
 	sessions    map[SessionID]*worker
@@ -91,6 +90,8 @@ type Engine struct {
 	demand   demand
 	began    []TaskRecord  // what the first record says of the tasks
 	salvaged uint64        // the last record of Config.Recovered
+	sets     []Setting     // the limits that are not those of the job, in the order in which they became so
+	carried  []string      // what became of those of earlier epochs, to be said
 	lost     []uint32      // workers of earlier epochs that are known to have ended
 	away     []*worker     // those that may come back, in the order in which they had joined
 	parked   []Event       // of those that have, and have to wait
@@ -321,6 +322,10 @@ func (e *Engine) begin() {
 			e.queue.push(pending{upTo: e.appended, kind: pendingRecovered, task: r.Task, block: r.Block})
 		}
 	}
+	for _, text := range e.carried {
+		e.notice("%s", text)
+	}
+	e.carried = nil
 	for i := range e.tasks {
 		e.raiseMark(i, 0)
 	}

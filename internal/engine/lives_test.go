@@ -136,6 +136,7 @@ func (s *lives) begin(undelivered []Record, survivors []*proc) {
 			peaks[r.Task] = max(peaks[r.Task], r.Count)
 		}
 	}
+	past = withSnapshots(s.t, p, s.journal, past)
 	var recovered []Record
 	for _, r := range undelivered {
 		if r.Worker = past.Number(r.ID, r.Nonce); r.Worker == 0 {
@@ -202,7 +203,6 @@ func endedWell(task int32, block int64) func(*Record) bool {
 }
 
 func (s *lives) apply(ev Event) {
-	s.e.sinceCheckpoint = checkpointEvery - 2 // every other end
 	s.fx.Reset()
 	s.e.Apply(s.now, &ev, &s.fx)
 	for i := range s.fx.List {

@@ -23,6 +23,8 @@ func writeCSV(b *bytes.Buffer, s api.Stats) error {
 	}, {
 		name: "segment", head: "epoch,started,ended,wall_seconds",
 	}, {
+		name: "change", head: "key,was,now,by",
+	}, {
 		name: "resource", head: "task,resource,asked,asked_at_start,used,suggested,suggestion",
 	}, {
 		name: "task",
@@ -49,6 +51,9 @@ func writeCSV(b *bytes.Buffer, s api.Stats) error {
 	}
 	for _, x := range r.Segments {
 		add("segment", x.Epoch, x.Started, x.Ended, x.WallSeconds)
+	}
+	for _, x := range r.Changes {
+		add("change", x.Key, x.Was, x.Now, x.By)
 	}
 	for _, x := range r.Resources {
 		add("resource", x.Task, x.Resource, x.Asked, x.AskedAtStart, x.Used, x.Suggested, x.Suggestion)

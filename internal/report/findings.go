@@ -25,7 +25,7 @@ type finding struct {
 
 // findings are in the order of urgency from low to high: the last ones stay on the screen.
 func findings(s api.Stats) []finding {
-	var fs []finding
+	fs := changes(s.Run.Changes)
 	for i := range s.Tasks {
 		fs = append(fs, unwritten(&s.Tasks[i])...)
 		fs = append(fs, skips(&s.Tasks[i])...)
@@ -44,6 +44,14 @@ func findings(s api.Stats) []finding {
 		full = full && !ok
 	}
 	return append(fs, logs(s)...)
+}
+
+// changes are the limits that the job does not have.
+func changes(list []api.LimitChange) (fs []finding) {
+	for _, c := range list {
+		fs = append(fs, finding{head: fmt.Sprintf("%s was %s in the job, and %s at the end: set by %s", c.Key, c.Was, c.Now, c.By)})
+	}
+	return fs
 }
 
 func unwritten(t *api.TaskStats) []finding {

@@ -53,6 +53,7 @@ func failedRun() api.Stats {
 			Launcher: p("local"), JobFile: p("/data/segment.toml"), Directory: p("/data/runs/segment-2026-11-30T15-04-05"),
 			Logs:        p("/data/runs/segment-2026-11-30T15-04-05/logs"),
 			Segments:    []api.Segment{{Epoch: 1, Started: began, Ended: &ended, WallSeconds: 185}},
+			Changes:     []api.LimitChange{{Key: "task.predict.max_workers", Was: "4", Now: "8", By: "ada on login1"}},
 			WorkerHours: api.WorkerHours{Used: 0.09, Idle: 0.004, Wasted: 0.02},
 			Resources: []api.AskedUsage{
 				{Task: "predict", Resource: "cpu", Asked: p(4.0), Used: p(0.83), Suggested: p(1.0), Suggestion: p("1 core is enough: --set task.predict.requires.cpu=1")},
@@ -105,7 +106,7 @@ func TestTheReportOfAFailedRun(t *testing.T) {
 }
 
 func TestTheReportOfARunWithoutBlocksAndWorkers(t *testing.T) {
-	s := api.Stats{Version: 1, Run: api.RunStats{ID: "e0", Name: "empty", State: "done", Started: began, Segments: []api.Segment{}, Resources: []api.AskedUsage{}},
+	s := api.Stats{Version: 1, Run: api.RunStats{ID: "e0", Name: "empty", State: "done", Started: began, Segments: []api.Segment{}, Changes: []api.LimitChange{}, Resources: []api.AskedUsage{}},
 		Tasks: []api.TaskStats{{ID: "a", State: "done", BlockSeconds: api.BlockSeconds{Histogram: [][2]float64{}}, Failures: []api.BlockFailure{}}}, Workers: []api.WorkerStats{}, Nodes: []api.NodeStats{}}
 	for format, file := range map[Format]string{Table: "empty.txt", Markdown: "empty.md", CSV: "empty.csv", JSON: "empty.json"} {
 		var b bytes.Buffer

@@ -37,6 +37,8 @@ type Run struct {
 	// Epoch is that of this coordinator, Earlier are the segments before it.
 	Epoch   uint64
 	Earlier []api.Segment
+	// Changes are the limits that are not those of the job.
+	Changes []api.LimitChange
 }
 
 // A Task is one task at the end (or now).
@@ -133,6 +135,7 @@ func runStats(in Run) api.RunStats {
 		Started: in.Started.UTC(), Ended: utc(in.Ended), WallSeconds: in.Wall.Seconds(),
 		Launcher: text(in.Launcher), JobFile: text(in.JobFile), Directory: text(in.Directory), Logs: text(in.Logs),
 		Segments:  []api.Segment{},
+		Changes:   append([]api.LimitChange{}, in.Changes...),
 		Resources: []api.AskedUsage{},
 	}
 	if in.State == "broken" {

@@ -155,7 +155,7 @@ func TestTheRunHasUTCTimesAndOneSegmentForEachEpoch(t *testing.T) {
 	want := `{"id":"k3","name":"segment","state":"failed","message":"the journal cannot be written","exit_status":3,"started":"2026-11-30T15:04:05Z","ended":"2026-11-30T16:04:05Z","wall_seconds":600,` +
 		`"launcher":"local","job_file":null,"directory":null,"logs":null,` +
 		`"segments":[{"epoch":1,"started":"2026-11-30T15:04:05Z","ended":"2026-11-30T15:05:05Z","wall_seconds":60},{"epoch":2,"started":"2026-11-30T15:58:05Z","ended":"2026-11-30T16:04:05Z","wall_seconds":540}],` +
-		`"worker_hours":{"used":0,"idle":0,"wasted":0},"resources":[{"task":"a","resource":"cpu","asked":1,"asked_at_start":null,"used":null,"suggested":null,"suggestion":null}]}`
+		`"changes":[],"worker_hours":{"used":0,"idle":0,"wasted":0},"resources":[{"task":"a","resource":"cpu","asked":1,"asked_at_start":null,"used":null,"suggested":null,"suggestion":null}]}`
 	if diff := cmp.Diff(want, string(b)); diff != "" {
 		t.Error(diff)
 	}
