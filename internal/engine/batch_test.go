@@ -206,9 +206,7 @@ func (c *cluster) effect(f *Effect) {
 			c.t.Fatalf("submission %s: workers of %s get blocks, and those of %s did", a.at.Tag, a.array, was)
 		}
 		c.served[a.at.Tag] = a.array
-		for _, h := range f.Handouts {
-			a.held = append(a.held, h)
-		}
+		a.held = append(a.held, f.Handouts...)
 		c.after(c.block, func() { c.finish(a, scheduler.Success) })
 	case EffectWelcome:
 		a := c.by(f.Session)

@@ -60,7 +60,7 @@ func newPace() pace {
 		changes:  bucket{size: 20, refill: time.Hour / 40},
 		accounts: bucket{size: 6, refill: time.Hour / 14},
 		// Far enough back that nothing waits for what has not been.
-		changedAt: -changeGap, startedAt: 0, busyTo: 0,
+		changedAt: -changeGap,
 	}
 }
 
@@ -68,7 +68,7 @@ func newPace() pace {
 func (p *pace) stir() { p.wake = 0 }
 
 // soon has it asked what there is without delay.
-func (p *pace) soon(time.Duration) { p.urgent = true; p.stir() }
+func (p *pace) soon() { p.urgent = true; p.stir() }
 
 // submitted notes that something is in the queue since now.
 func (p *pace) submitted(now time.Duration) {
