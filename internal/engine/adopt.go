@@ -13,6 +13,15 @@ type pastSubmission struct {
 	void         bool // refused, or not there
 }
 
+func (s *pastSubmission) fields(c *coder) {
+	c.string(&s.tag)
+	c.int32(&s.task)
+	c.int64(&s.count)
+	c.int64(&s.slots)
+	c.string(&s.array)
+	c.bool(&s.void)
+}
+
 // submission finds the last one with a tag.
 func (p *Past) submission(tag string) *pastSubmission {
 	for i := len(p.subs) - 1; i >= 0; i-- {

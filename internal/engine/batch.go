@@ -71,8 +71,8 @@ func (e *Engine) launchedAs(at launcher.Worker) *worker {
 
 // turnBook asks what is due, and takes in what was found out. It reports whether that was something.
 func (e *Engine) turnBook() (news bool) {
-	if e.book == nil {
-		return false
+	if e.book == nil || !e.book.Due(e.now) {
+		return false // nearly always
 	}
 	news = e.readBook()
 	for {
@@ -279,9 +279,7 @@ func (e *Engine) notReplaced(w *worker) {
 		e.hopeless(t, "they were cancelled by hand")
 		return
 	}
-	e.respec(w.task).MaxWorkers = left
-	e.fleet.SetMaxWorkers(int(w.task), left)
-	e.notice("task %q: worker %s was cancelled by hand and is not replaced: max_workers is %d from now on", t.spec.ID, w.id, left)
+	e.set(&Setting{Key: SetMaxWorkers, Task: w.task, N: left, By: fmt.Sprintf("worker %s was cancelled by hand, and is not replaced", w.id)})
 }
 
 // startsOfClass bounds how many workers of a task may be asked for, where they come from a batch system.

@@ -206,9 +206,7 @@ func (c *cluster) effect(f *Effect) {
 			c.t.Fatalf("submission %s: workers of %s get blocks, and those of %s did", a.at.Tag, a.array, was)
 		}
 		c.served[a.at.Tag] = a.array
-		for _, h := range f.Handouts {
-			a.held = append(a.held, h)
-		}
+		a.held = append(a.held, f.Handouts...)
 		c.after(c.block, func() { c.finish(a, scheduler.Success) })
 	case EffectWelcome:
 		a := c.by(f.Session)
@@ -782,7 +780,7 @@ func TestAWorkerCancelledByHandIsNotReplaced(t *testing.T) {
 	c.run(12 * time.Second)
 	c.q.Forget("1", 3) // pending elements that are cancelled leave no trace
 	c.ends(time.Hour, RunDone)
-	c.mustSay("worker 1.3 was cancelled by hand and is not replaced: max_workers is 7 from now on")
+	c.mustSay("max_workers is 7 from now on (worker 1.3 was cancelled by hand, and is not replaced)")
 	for _, s := range c.submits {
 		if s.Tag > "2" {
 			t.Errorf("a submission %+v", s)
@@ -1032,7 +1030,7 @@ func TestWhatASubmissionIsOutlivesTheCoordinator(t *testing.T) {
 	twin := c.q.Twin("1", 4)
 	n := c.resumed(taskOf(40, "a"))
 	n.apply(Event{Kind: EventTick})
-	n.connect(&agent{id: "1.0", array: twin, at: launcher.Worker{Tag: "1"}, slots: 1, nonce: 9})
+	n.connect(&agent{id: "1.0", array: twin, at: launcher.Worker{Tag: "1"}, slots: 1})
 	if !slices.Equal(n.join, []string{"twin"}) {
 		t.Errorf("the first worker after a resume, of a twin, is answered %q", n.join)
 	}

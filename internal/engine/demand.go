@@ -78,7 +78,7 @@ func (e *Engine) orderWorkers() (moved bool) {
 	if candidates > 0 {
 		e.listIdle()
 	}
-	if e.book != nil {
+	if e.book != nil && d.anyStuck {
 		e.listImpatient()
 	}
 	d.orders = e.fleet.Decide(e.now, e.idleTimeout(), d.loads, d.idle, d.orders)

@@ -49,6 +49,12 @@ func (p *Past) fields(c *coder) {
 	tags := int64(p.tags)
 	c.int64(&tags)
 	p.tags = int(tags)
+	list(c, &p.subs, func(s **pastSubmission) {
+		if c.reading {
+			*s = new(pastSubmission)
+		}
+		(*s).fields(c)
+	})
 	c.byte((*uint8)(&p.state))
 	c.string(&p.why)
 	list(c, &p.sets, p.setting(c))
@@ -85,18 +91,6 @@ func (p *Past) fields(c *coder) {
 		p.tasks[i].fields(c, int32(i))
 	}
 	list(c, &p.order, func(w **pastWorker) { p.worker(c, w) })
-	list(c, &p.subs, func(at **pastSubmission) {
-		if c.reading {
-			*at = new(pastSubmission)
-		}
-		s := *at
-		c.string(&s.tag)
-		c.string(&s.array)
-		c.int32(&s.task)
-		c.int64(&s.count)
-		c.int64(&s.slots)
-		c.bool(&s.void)
-	})
 }
 
 // setting is a setting as its record.

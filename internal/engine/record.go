@@ -46,13 +46,13 @@ const (
 	RecordPeak RecordKind = 14
 	// RecordRetry: the blocks of Task that had failed for good begin anew.
 	RecordRetry RecordKind = 15
+	// RecordSet: a limit is another from now on: State (a SettingKey), Task, ID (the name of the resource), Count (slots, nanoseconds, or the
+	// amount), Text (who wanted it).
+	RecordSet RecordKind = 16
 	// RecordBound: a batch system has a submission: ID (its tag), Text (what the system calls it). No other array of that tag counts.
 	RecordBound RecordKind = 20
 	// RecordVoid: a batch system does not have a submission, and what may appear under its tag does not count: ID.
 	RecordVoid RecordKind = 21
-	// RecordSet: a limit is another from now on: State (a SettingKey), Task, ID (the name of the resource), Count (slots, nanoseconds, or the
-	// amount), Text (who wanted it).
-	RecordSet RecordKind = 16
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which

@@ -249,7 +249,7 @@ func (b *Book) Adopt(tag, array string, count int, ended, ranBefore []int) {
 		en.elements[i].state, en.elements[i].joined = ran, true
 	}
 	b.enter(en)
-	b.pace.soon(0)
+	b.pace.soon()
 }
 
 // AdoptVoid notes the tag of a submission that is not there: what appears under it is a twin.
@@ -367,6 +367,7 @@ func (b *Book) GiveUp(w launcher.Worker) {
 		b.count(el, -1)
 		el.givenUp = true
 		b.count(el, 1)
+		b.pace.stir()
 	}
 }
 

@@ -60,7 +60,7 @@ func newPace() pace {
 		changes:  bucket{size: 20, refill: time.Hour / 40},
 		accounts: bucket{size: 6, refill: time.Hour / 14},
 		// Far enough back that nothing waits for what has not been.
-		changedAt: -changeGap, startedAt: 0, busyTo: 0,
+		changedAt: -changeGap,
 	}
 }
 
@@ -68,7 +68,7 @@ func newPace() pace {
 func (p *pace) stir() { p.wake = 0 }
 
 // soon has it asked what there is without delay.
-func (p *pace) soon(time.Duration) { p.urgent = true; p.stir() }
+func (p *pace) soon() { p.urgent = true; p.stir() }
 
 // submitted notes that something is in the queue since now.
 func (p *pace) submitted(now time.Duration) {
@@ -155,9 +155,10 @@ func (b *Book) wantsFresh() bool {
 	return false
 }
 
-// MaySubmit reports whether a submission would be made at once.
+// MaySubmit reports whether a submission would be made at once. A system that does not answer gets none, unless nobody asks it any
+// more: then only a submission can show that it answers again.
 func (b *Book) MaySubmit(now time.Duration) bool {
-	return b.unexplained < openEnds && b.pace.failing == 0 && now >= b.pace.submits.at() && !b.submitting()
+	return b.unexplained < openEnds && (b.pace.failing == 0 || len(b.order) == 0) && now >= b.pace.submits.at() && !b.submitting()
 }
 
 // submitting: a submission has not been answered yet.
@@ -181,6 +182,9 @@ func (b *Book) Next(now time.Duration) (Call, bool) {
 	b.busy, b.askedAt = &call, now
 	return call, true
 }
+
+// Due reports whether there is something to ask or to read.
+func (b *Book) Due(now time.Duration) bool { return len(b.news) > 0 || now >= b.Wake() }
 
 // Wake is when Next is to be called at the latest; never if only an event can change anything.
 func (b *Book) Wake() time.Duration {

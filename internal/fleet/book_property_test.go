@@ -35,7 +35,6 @@ type site struct {
 	changed time.Duration // end of the last changing call
 	heard   map[launcher.Worker]time.Duration
 	refuses bool // exclusions
-	latency time.Duration
 }
 
 type siteArray struct {

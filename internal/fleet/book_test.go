@@ -605,6 +605,29 @@ func TestNothingIsSubmittedWhileThreeEndsAreUnexplained(t *testing.T) {
 	}
 }
 
+func TestASystemThatDoesNotAnswerGetsNothingNewUnlessNothingElseIsThere(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 1)
+	x.expect(CallList)
+	x.answer(Answer{Err: errors.New("down")})
+	if x.b.MaySubmit(x.now) {
+		t.Error("it does not answer")
+	}
+	x.list(rows("40 1 0-0 failed")...)
+	x.said = nil
+	x.b.noAccounts = true
+	x.b.Submit(x.now, "2", 1, nil)
+	x.expect(CallSubmit)
+	x.answer(Answer{Err: launcher.ErrUnsure})
+	for x.b.Left() > 0 { // it is not there, and the accounts say so last
+		x.list()
+	}
+	x.b.pace.failing = 1
+	if !x.b.MaySubmit(x.now + time.Minute) {
+		t.Error("with nothing to ask after, nothing is submitted for ever")
+	}
+}
+
 func TestAnAdoptedSubmissionIsJudgedByWhatIsThere(t *testing.T) {
 	x := newLedger(t)
 	x.b.noAccounts = true

@@ -279,14 +279,14 @@ func (q *Queue) Kill(ctx context.Context, workers ...launcher.Worker) error {
 	return q.Cancel(ctx, workers...)
 }
 
-// cancel ends an element of an array, all with -1.
+// cancel ends an element of an array, all with -1. What its node has taken along has ended as far as the system is concerned.
 func (q *Queue) cancel(array string, element int) {
 	for _, a := range q.arrays {
 		if a.id != array {
 			continue
 		}
 		for i := range a.elements {
-			if e := &a.elements[i]; (element < 0 || e.First == element) && e.State != launcher.Ended {
+			if e := &a.elements[i]; (element < 0 || e.First == element) && (e.State == launcher.Pending || e.State == launcher.Running) {
 				e.State, e.Word, e.End, e.By = launcher.Ended, "CANCELLED", launcher.End{Cause: launcher.Cancelled}, launcher.CancelledByOwner
 			}
 		}
