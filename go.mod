@@ -36,4 +36,5 @@ require (
 	github.com/stretchr/testify v1.12.1 // indirect
 	github.com/vbauerster/cupwriter v0.0.5 // indirect
 	github.com/xrash/smetrics v0.0.0-20240521201337-686a1a2994c1 // indirect
+	mvdan.cc/sh/v3 v3.14.1 // indirect
 )
