@@ -84,6 +84,8 @@ type Request struct {
 	CPUMilli    int64
 	MemoryBytes int64
 	GPUs        int
+	// Options are those that the job file has for the launcher, by key; one value makes a list of one.
+	Options map[string][]string
 }
 
 // State is where a worker is.

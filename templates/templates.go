@@ -29,6 +29,8 @@ type Values struct {
 	Argv []string
 	// Launch is what starts it, such as srun with its options; empty = the script itself.
 	Launch []string
+	// Env are variables ("K=V") that the worker gets although no shell can hold them: their names are none of a shell.
+	Env []string
 	// GPUs: DAISY_GPUS is to hold the devices that the batch system gave.
 	GPUs bool
 	// Tag names the submission.
@@ -86,11 +88,14 @@ func (v *Values) quoted() (*data, error) {
 	}
 	// sbatch refuses scripts with the line ends of DOS.
 	d.Setup = strings.TrimRight(strings.ReplaceAll(v.Setup, "\r\n", "\n"), "\n")
-	words := append(slices.Clone(v.Launch), v.Argv...)
-	if v.GPUs {
-		// Inside of what launches, as some sites show a job its devices only there.
-		words = slices.Concat(v.Launch, []string{"/bin/bash", "-c", gpuScript, "daisy"}, v.Argv)
+	words := slices.Clone(v.Launch)
+	if v.GPUs { // inside of what launches, as some sites show a job its devices only there
+		words = append(words, "/bin/bash", "-c", gpuScript, "daisy")
 	}
+	if len(v.Env) > 0 { // innermost, as a shell drops them; nice, so that a program with "=" in its path is not taken for one more
+		words = slices.Concat(words, []string{"/usr/bin/env"}, v.Env, []string{"nice", "-n", "0"})
+	}
+	words = append(words, v.Argv...)
 	var line []string
 	for _, a := range words {
 		line = append(line, quote("an argument of the worker", a).quoted)

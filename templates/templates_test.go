@@ -153,6 +153,20 @@ func TestTheScriptSetsUpAndBecomesTheWorker(t *testing.T) {
 	}
 }
 
+func TestAVariableThatNoShellCanHoldReachesTheWorker(t *testing.T) {
+	v := Values{Argv: []string{"/usr/bin/env"}, Dir: "/", Tag: "1", GPUs: true, Env: []string{"lower.case=a b", "1=$(id)"}}
+	script, err := Worker.Render(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := "\n" + string(said(t, script, "C", "CUDA_VISIBLE_DEVICES=4"))
+	for _, want := range append(v.Env, "DAISY_GPUS=4") {
+		if !strings.Contains(out, "\n"+want+"\n") {
+			t.Errorf("the worker's environment lacks %q:\n%s", want, out)
+		}
+	}
+}
+
 func TestAnOwnTemplateIsCheckedBeforeAnythingIsSubmitted(t *testing.T) {
 	good := "#!/bin/bash\n{{.Setup}}\nexec {{.Worker}}\n"
 	for _, c := range []struct{ text, says, warns string }{
