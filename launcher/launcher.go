@@ -44,12 +44,23 @@ type Launcher interface {
 	Close(ctx context.Context) error
 }
 
+// An Adopter is a launcher whose workers go on when the process ends that had started them.
+type Adopter interface {
+	// Adopt takes over the workers that another launcher of this kind has left on this machine: those that carry mark, an entry ("K=V") of the
+	// environment of all requests of their run and of no other, and that known says are to live. From then on they are like workers that
+	// were submitted here, but that nobody is told how they end. Every other process that carries mark is ended, and the error says if it
+	// could not be; ended are those. Watch is to be called before, Adopt before the first Submit, once.
+	Adopt(ctx context.Context, mark string, known func(Worker) bool) (adopted []Worker, ended fmt.Stringer, err error)
+}
+
 // Properties are what the coordinator may rely on.
 type Properties struct {
 	// OneNode: all workers run on one machine, so that no node can be excluded.
 	OneNode bool
 	// Local: an end is seen at once and for certain, and a worker can be killed with all that it started.
 	Local bool
+	// Queue: it is a Queue, over a batch system, and has to be asked what becomes of its workers.
+	Queue bool
 	// IdleTimeout is how long a worker without work stays by default.
 	IdleTimeout time.Duration
 	// AbandonAfter is how long a worker may be silent before its blocks go out again, by default.
@@ -84,7 +95,9 @@ type Request struct {
 	CPUMilli    int64
 	MemoryBytes int64
 	GPUs        int
-	// Options are those that the job file has for the launcher, by key; one value makes a list of one.
+	// Exclude are nodes on which none is to start; never any where there is one node only.
+	Exclude []string
+	// Options are those that the job file has for the launcher, by key; a single value is a list of one.
 	Options map[string][]string
 }
 
@@ -126,6 +139,8 @@ type Status struct {
 	PID int
 	// End says how it ended; only with State Ended.
 	End End
+	// Left is how long the batch system will still let it run, 0 if that is not known.
+	Left time.Duration
 }
 
 // Cause is why a worker ended, as far as the launcher knows.
@@ -143,6 +158,8 @@ const (
 	Preempted
 	NodeFailed
 	OutOfMemory
+	// Cancelled: ended on the order of somebody, whom the state alone does not tell; also before it started.
+	Cancelled
 )
 
 // String is the word used in reports.
@@ -162,6 +179,8 @@ func (c Cause) String() string {
 		return "node_failed"
 	case OutOfMemory:
 		return "out_of_memory"
+	case Cancelled:
+		return "cancelled"
 	default:
 		return "unknown"
 	}
@@ -170,7 +189,7 @@ func (c Cause) String() string {
 // An End is how a worker ended.
 type End struct {
 	Cause Cause
-	// Exit is the exit status where Cause is Exited.
+	// Exit is the exit status where Cause is Exited, -1 where nobody is told.
 	Exit int
 	// Signal is the signal's number where Cause is Signalled.
 	Signal int

@@ -145,8 +145,8 @@ func (b *bench) ended(w launcher.Worker, want launcher.End) {
 
 // coarse is what a batch system tells of an end.
 func coarse(e launcher.End) launcher.End {
-	if e.Ours && e.Cause == launcher.Signalled {
-		e.Signal = 0
+	if e.Ours && (e.Cause == launcher.Signalled || e.Cause == launcher.NeverStarted) {
+		e.Cause, e.Signal = launcher.Cancelled, 0
 	} else if e.Cause == launcher.Signalled || e.Cause == launcher.Exited && e.Exit != 0 {
 		e.Cause, e.Exit, e.Signal = launcher.Exited, 1, 0
 	}

@@ -38,15 +38,13 @@ func (l *Launcher) Known(ctx context.Context, array string) (bool, error) {
 	return false, err
 }
 
-// Account asks sacct, which gives each run of an element a row, in the order in which they began.
+// Account asks sacct, which gives each run of an element a row, in the order in which they began. Without arrays it asks for all jobs of
+// the user since the run began.
 func (l *Launcher) Account(ctx context.Context, arrays ...string) (launcher.Listing, error) {
 	for _, a := range arrays {
 		if jobID(a) == "" {
 			return launcher.Listing{}, fmt.Errorf("%q is no job id", a)
 		}
-	}
-	if len(arrays) == 0 {
-		return launcher.Listing{}, nil
 	}
 	if _, err := l.find("sacct"); err != nil {
 		return launcher.Listing{}, launcher.ErrNoAccounting
@@ -56,7 +54,11 @@ func (l *Launcher) Account(ctx context.Context, arrays ...string) (launcher.List
 	if !l.cfg.Begun.IsZero() {
 		since = l.cfg.Begun.Add(-24 * time.Hour).Format("2006-01-02T15:04:05") // clocks and time zones may differ
 	}
-	got, err := l.run(ctx, "sacct", l.on("-X", "-D", "-P", "-n", "--starttime="+since, "-o", sacctFields, "-j", strings.Join(arrays, ","))...)
+	args := []string{"-X", "-D", "-P", "-n", "-u", strconv.Itoa(l.uid), "--starttime=" + since, "-o", sacctFields}
+	if len(arrays) > 0 {
+		args = append(args, "-j", strings.Join(arrays, ","))
+	}
+	got, err := l.run(ctx, "sacct", l.on(args...)...)
 	for _, words := range []string{"accounting storage is disabled", "supported accounting_storage plugin", "accounting_storage/slurmdbd"} {
 		if err != nil && strings.Contains(got.stderr, words) {
 			return launcher.Listing{}, launcher.ErrNoAccounting

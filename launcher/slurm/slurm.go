@@ -82,7 +82,7 @@ func New(c Config) (*Launcher, error) {
 func (l *Launcher) Name() string { return "slurm" }
 
 // Defaults are the properties of every launcher for Slurm.
-var Defaults = launcher.Properties{IdleTimeout: 2 * time.Minute, AbandonAfter: 15 * time.Minute}
+var Defaults = launcher.Properties{Queue: true, IdleTimeout: 2 * time.Minute, AbandonAfter: 15 * time.Minute}
 
 // Properties: many nodes, ends that are known late, 2 min of patience with idle workers, 15 min with silent ones.
 func (l *Launcher) Properties() launcher.Properties { return Defaults }

@@ -2,7 +2,6 @@ package slurm
 
 import (
 	"strings"
-	"syscall"
 
 	"example.org/daisy/launcher"
 )
@@ -10,7 +9,7 @@ import (
 // A state is what a word of squeue or sacct means for a worker.
 type state struct {
 	state launcher.State
-	cause launcher.Cause // of an end
+	cause launcher.Cause // of an end; of a node that failed, too
 	// plain is for people who do not know Slurm.
 	plain string
 }
@@ -24,14 +23,14 @@ var states = map[string]state{
 
 	"COMPLETED":     {launcher.Ended, launcher.Exited, "ended"},
 	"FAILED":        {launcher.Ended, launcher.Exited, "ended with an exit status other than 0, or by a signal"},
-	"CANCELLED":     {launcher.Ended, launcher.Signalled, "was cancelled"},
+	"CANCELLED":     {launcher.Ended, launcher.Cancelled, "was cancelled"},
 	"TIMEOUT":       {launcher.Ended, launcher.TimeLimit, "was ended at its time limit"},
 	"DEADLINE":      {launcher.Ended, launcher.TimeLimit, "was ended at its deadline"},
 	"OUT_OF_MEMORY": {launcher.Ended, launcher.OutOfMemory, "ran out of memory"},
 	"PREEMPTED":     {launcher.Ended, launcher.Preempted, "was ended in favour of another job"},
 
-	"NODE_FAIL":     {launcher.Unknown, 0, "its node failed"},
-	"BOOT_FAIL":     {launcher.Unknown, 0, "its node did not boot"},
+	"NODE_FAIL":     {launcher.Unknown, launcher.NodeFailed, "its node failed"},
+	"BOOT_FAIL":     {launcher.Unknown, launcher.NodeFailed, "its node did not boot"},
 	"LAUNCH_FAILED": {launcher.Unknown, 0, "it could not be started on its node"},
 	"RECONFIG_FAIL": {launcher.Unknown, 0, "its node could not be configured"},
 	"REQUEUED":      {launcher.Unknown, 0, "goes back to the queue"},
@@ -59,14 +58,12 @@ func stateOf(word, node string) (launcher.State, string, launcher.End) {
 	word = strings.ToUpper(strings.TrimSuffix(strings.TrimSpace(word), "+"))
 	s, known := states[word]
 	if !known || s.state != launcher.Ended {
-		return s.state, word, launcher.End{}
+		return s.state, word, launcher.End{Cause: s.cause}
 	}
 	end := launcher.End{Cause: s.cause}
 	switch {
-	case node == "" && word != "COMPLETED" && word != "FAILED":
+	case node == "" && s.cause != launcher.Exited && s.cause != launcher.Cancelled:
 		end.Cause = launcher.NeverStarted
-	case word == "CANCELLED":
-		end.Signal = int(syscall.SIGTERM)
 	case word == "FAILED":
 		end.Exit = unknownExit
 	}

@@ -81,7 +81,7 @@ func (l *Launcher) plan(r launcher.Request, site Site) (s Submission, note submi
 		s.Argv = append(s.Argv, spec)
 	}
 	s.Argv = append(s.Argv, args...)
-	s.Argv = append(s.Argv, placement(&o, l.cfg.Cluster)...)
+	s.Argv = append(s.Argv, placement(&o, l.cfg.Cluster, r.Exclude)...)
 	s.Argv = append(s.Argv, o.Extra...)
 	s.Argv = append(s.Argv, filepath.Join(l.scripts, s.Name+".sbatch"))
 	note.Argv = s.Argv
@@ -148,7 +148,7 @@ func resources(o *Options, r launcher.Request) ([]string, error) {
 func up(n, by int64) int64 { return (n + by - 1) / by }
 
 // placement are the options that say where, for whom and under which limits jobs run.
-func placement(o *Options, cluster string) (args []string) {
+func placement(o *Options, cluster string, exclude []string) (args []string) {
 	add := func(name, value string) {
 		if value != "" {
 			args = append(args, "--"+name+"="+value)
@@ -168,7 +168,7 @@ func placement(o *Options, cluster string) (args []string) {
 	add("qos", o.QOS)
 	add("constraint", o.Constraint)
 	add("nodelist", strings.Join(o.Nodelist, ","))
-	add("exclude", strings.Join(o.Exclude, ","))
+	add("exclude", strings.Join(slices.Concat(o.Exclude, exclude), ","))
 	add("reservation", o.Reservation)
 	add("licenses", strings.Join(o.Licenses, ","))
 	add("nice", o.Nice)
@@ -184,7 +184,7 @@ func jobEnvironment(base, over []string) (env, odd []string) {
 	for _, kv := range slices.Concat(base, over) {
 		name, _, _ := strings.Cut(kv, "=")
 		if name != "SLURM_CONF" && name != "SLURM_CLUSTERS" && (strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "SBATCH_") || strings.HasPrefix(name, "SQUEUE_")) ||
-			name == "DAISY_TAG" || name == "DAISY_ELEMENT" || name == "DAISY_GPUS" {
+			name == "DAISY_TAG" || name == "DAISY_ARRAY" || name == "DAISY_ELEMENT" || name == "DAISY_GPUS" {
 			continue
 		}
 		if !syntax.ValidName(name) {
