@@ -17,7 +17,8 @@ func (c *Coordinator) submit(s *engine.Submission) {
 	r := launcher.Request{
 		Tag: s.Tag, Count: s.Count, Dir: c.cfg.Job.Dir, Env: append(workerEnvironment(), launchedFor+"="+c.runID),
 		LogPath:  func(launcher.Worker) string { return "" },
-		CPUMilli: each.Get("cpu"), MemoryBytes: each.Get("memory"), GPUs: gpus(each),
+		CPUMilli: each.Get("cpu"), MemoryBytes: each.Get("memory"), GPUs: gpus(each), Exclude: slices.Clone(s.Exclude),
+		Options: c.cfg.Job.Tasks[s.Task].Options,
 	}
 	r.Argv = append(slices.Clone(c.cfg.WorkerArgv), "--slots", strconv.Itoa(s.Slots))
 	if d := c.cfg.RunDir; d != nil {
