@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -284,16 +285,34 @@ func findCycle(up [][]int) []int {
 // unknownMemory stands for the memory of a machine that could not be found out: it bounds nothing.
 const unknownMemory = int64(1) << 60
 
-// Budget is what the workers of the run may use together: as given, else all of the machine.
+// Budget is what the workers of the run may use together: as given, else all of the machine, or what they can take at most where the
+// run is Unlimited.
 func (j *Job) Budget(m Machine) scheduler.Resources {
 	if j.HasResources {
 		return j.Resources
+	}
+	if j.Unlimited() {
+		return j.demand()
 	}
 	memory := m.MemoryBytes
 	if memory <= 0 {
 		memory = unknownMemory
 	}
 	return scheduler.NewResources(map[string]int64{"cpu": int64(max(m.Cores, 1)) * 1000, "memory": memory, "gpu": int64(m.GPUs) * 1000})
+}
+
+// demand is what max_workers of all tasks take together.
+func (j *Job) demand() scheduler.Resources {
+	all := map[string]int64{}
+	for _, t := range j.Tasks {
+		most := t.Requires.Times(t.MaxWorkers)
+		for _, name := range most.Names() {
+			if all[name] += most.Get(name); all[name] < 0 {
+				all[name] = math.MaxInt64
+			}
+		}
+	}
+	return scheduler.NewResources(all)
 }
 
 func (c *checking) budget(m Machine) {

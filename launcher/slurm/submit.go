@@ -27,8 +27,6 @@ type Submission struct {
 	// Argv is the command line of sbatch, Env its environment, Script the text of the last argument.
 	Argv, Env []string
 	Script    []byte
-	// Warnings are for people.
-	Warnings []string
 }
 
 // submission is what is kept of one, in memory and beside its script, for calls of a later coordinator.
@@ -45,15 +43,12 @@ func (l *Launcher) Plan(r launcher.Request, site Site) (Submission, error) {
 }
 
 func (l *Launcher) plan(r launcher.Request, site Site) (s Submission, note submission, err error) {
-	o, faults, warnings := ParseOptions(r.Options, l.absolute)
+	o, faults, _ := ParseOptions(r.Options, l.absolute)
 	for _, f := range faults {
 		err = errors.Join(err, fmt.Errorf("%s: %s", f.Key, f.Text))
 	}
 	if err != nil {
 		return s, note, err
-	}
-	for _, w := range warnings {
-		s.Warnings = append(s.Warnings, w.Key+": "+w.Text)
 	}
 	l.mu.Lock()
 	note.Plain = l.noArrays || !o.Arrays
