@@ -169,6 +169,7 @@ func (p *parsing) word(key string, into *string) {
 	s := p.one(key)
 	if strings.ContainsAny(s, " \t") {
 		p.fail(key, -1, "%s has a blank in it", clip(s))
+		return
 	}
 	*into = s
 }
