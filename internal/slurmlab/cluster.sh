@@ -441,6 +441,6 @@ status) status ;;
 env) show_env ;;
 node-start) locked start_node "${2:?N}" ;;
 node-kill) node_kill "${2:?N}" "${3:-}" ;;
-wipe) locked down && rm -rf "$DIR" "$DIR.lock" "$CACHE" ;;
+wipe) locked down && rm -rf "$DIR" "$DIR.lock" ;; # the cache stays, for the next one
 *) sed -n '2,/^set -u/p' "$0" | sed '$d'; exit 2 ;;
 esac
