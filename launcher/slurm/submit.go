@@ -83,6 +83,9 @@ func (l *Launcher) plan(r launcher.Request, site Site) (s Submission, note submi
 
 	var odd []string
 	s.Env, odd = jobEnvironment(l.cfg.Env, r.Env)
+	if o.SlurmEnv {
+		s.Env = append(s.Env, showJob+"=1")
+	}
 	v := templates.Values{
 		Argv: r.Argv, Env: odd, Tag: r.Tag, Dir: r.Dir, Setup: o.Setup, Login: o.Login, GPUs: r.GPUs > 0,
 		Folders: []string{filepath.Dir(r.LogPath(launcher.Worker{Tag: r.Tag}))},
@@ -171,6 +174,9 @@ func placement(o *Options, cluster string, exclude []string) (args []string) {
 	add("hint", o.Hint)
 	return args
 }
+
+// showJob tells the worker that user code is to see the variables of the job.
+const showJob = "DAISY_SLURM_ENV"
 
 // jobEnvironment is the environment of sbatch, which the job inherits: the launcher's own, and over it that of the request. Variables by
 // which sbatch would take options stay out. Those that the shell of the script would drop are given apart.
