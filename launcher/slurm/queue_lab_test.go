@@ -320,7 +320,10 @@ func withoutArrays(s *stand) {
 	r.Argv = []string{"/bin/sh", "-c", `echo "$DAISY_TAG.$DAISY_ELEMENT $DAISY_ARRAY"; exec sleep 300`}
 	array := s.submit(r)
 	s.until("it runs", counts(1, 0), array)
-	await(s.t, "it has said who it is", func() bool { text, _ := os.ReadFile(filepath.Join(s.dir, "2.0.log")); return string(text) == "2.0 "+array+"\n" })
+	await(s.t, "it has said who it is", func() bool {
+		text, _ := os.ReadFile(filepath.Join(s.dir, "2.0.log"))
+		return string(text) == "2.0 "+array+"\n"
+	})
 	if err := s.Cancel(s.t.Context(), launcher.Worker{Tag: "2"}); err != nil {
 		s.t.Fatal(err)
 	}

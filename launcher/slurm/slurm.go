@@ -115,7 +115,7 @@ func (l *Launcher) Check(ctx context.Context) error {
 		return fmt.Errorf("the folder for batch scripts, %s, is not there: %w", l.scripts, err)
 	}
 	if _, err := l.Site(ctx); err != nil {
-		return fmt.Errorf("Slurm does not answer: %w. Look at it with: scontrol ping", err)
+		return fmt.Errorf("the controller of Slurm does not answer: %w. Look at it with: scontrol ping", err)
 	}
 	return nil
 }
