@@ -251,6 +251,28 @@ func TestTheBlockOfAStoppedWorkerGoesToAnother(t *testing.T) {
 	wantCounts(t, statsOf(t, dir+"/out"), map[string]counts{"work": {State: "done", Blocks: 1, Success: 1, Processed: 1, Returned: 1}})
 }
 
+func TestWhereAllWorkersRunOnThisMachineNoNodeCanBeExcluded(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 1)+d.code("command")))
+	s := start(t, dir, "run", path, "--run-dir", "out")
+	v := d.next()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{host, "gpu07"} {
+		wantText(t, wantStatus(t, 2, dir, "exclude", "out", node, "--reason", "hot").stderr, "run on this machine", "drain ends the run, stop one worker")
+		wantText(t, wantStatus(t, 2, dir, "include", "out", node).stderr, "is not excluded")
+	}
+	wantText(t, wantStatus(t, 2, dir, "exclude", "out", "gpu[1-7]").stderr, "is not the name of one node")
+	v.ok()
+	if r := s.wait(); r.status != 0 {
+		t.Errorf("exit status %d", r.status)
+	}
+	wantText(t, wantStatus(t, 2, dir, "exclude", "out", host).stderr, "has ended")
+}
+
 func TestALargerLimitTakesEffectAtOnceAndASmallerOneWithTheBlocksThatRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -302,6 +324,8 @@ func TestANewTimeoutHoldsForBlocksThatBegin(t *testing.T) {
 	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 2)+d.code("command")+"timeout = \"2h\"\nmax_retries = 0"))
 	s := start(t, dir, "run", path, "--run-dir", "out")
 	v := d.next()
+	wantText(t, wantStatus(t, 2, dir, "set", "out", "task.other.timeout=1s", "task.work.timeout=1").stderr,
+		"daisy-submit: task.other.timeout: there is no task", "\n  task.work.timeout: \"1\" has a number without a unit")
 	wantStatus(t, 0, dir, "set", "out", "task.work.timeout=1s")
 	v.ok() // it may be over before the worker knows, or time out
 	d.next().wantGone(t)
@@ -391,7 +415,7 @@ func TestAWrongCommandToARunIsAnErrorOfTheCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"status"}, "runs/latest"},
+		{[]string{"status"}, "there is no run in " + dir + "/runs: give a run directory."},
 		{[]string{"status", "nowhere"}, "nowhere"},
 		{[]string{"status", "."}, "is no run directory"},
 		{[]string{"status", "a", "b"}, "one argument"},
@@ -402,6 +426,10 @@ func TestAWrongCommandToARunIsAnErrorOfTheCommandLine(t *testing.T) {
 		{[]string{"stop"}, "takes a worker"},
 		{[]string{"stop", "a", "b", "c"}, "takes a worker"},
 		{[]string{"stop", "nowhere", "1.0"}, "nowhere"},
+		{[]string{"events", "nowhere", "-f"}, "nowhere"},
+		{[]string{"exclude"}, "takes a node"},
+		{[]string{"exclude", "nowhere", "n1"}, "nowhere"},
+		{[]string{"include", "nowhere", ""}, "takes a node"},
 		{[]string{"set"}, "KEY=VALUE"},
 		{[]string{"set", "latest"}, "KEY=VALUE"},
 		{[]string{"set", "latest", "cpu"}, `no "="`},

@@ -199,9 +199,9 @@ func TestOnlyLimitsMayChangeWithAResume(t *testing.T) {
 		text string
 		want string
 	}{
-		"a set":      {[]string{"--set", "task.work.requires.cpu=0.5"}, "", `task "work": requires was`},
-		"a job file": {[]string{path}, job("resources = { cpu = 1 }", blocks("work", 3)+d.code("command")), `task "work": its blocks was`},
-		"a task":     {[]string{path}, job("", blocks("other", 2)+d.code("command")), "the list of tasks was [work], and is [other] now"},
+		"a set":      {[]string{"--set", "task.work.requires.cpu=0.5"}, "", `task "work": requires was { cpu = 1 }, and is { cpu = 0.5 } now`},
+		"a job file": {[]string{path}, job("resources = { cpu = 1 }", blocks("work", 3)+d.code("command")), `task "work": the total write region was { offset = [0], shape = [2] }, and is { offset = [0], shape = [3] } now`},
+		"a task":     {[]string{path}, job("", blocks("other", 2)+d.code("command")), `the list of tasks was ["work"], and is ["other"] now`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.text != "" {

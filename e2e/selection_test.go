@@ -45,10 +45,10 @@ func TestAPartOfTheBlocksCanBeRun(t *testing.T) {
 	}
 	dir, path := writeJob(t, text)
 	for want, args := range map[string][]string{
-		`there is no task "c"; the job has a, b`: {"--only", "c"},
-		"the region has 2 dimensions":            {"--roi", "0:1,0:1"},
-		"is no range of axis 0":                  {"--roi", "x"},
-		"at least 1":                             {"--limit", "0"},
+		`--only c: there is no task "c"; allowed are "a" and "b"`: {"--only", "c"},
+		"the region has 2 dimensions":                             {"--roi", "0:1,0:1"},
+		"is no range of axis 0":                                   {"--roi", "x"},
+		"at least 1":                                              {"--limit", "0"},
 	} {
 		wantText(t, wantStatus(t, 2, dir, append([]string{"run", path}, args...)...).stderr, want)
 		wantText(t, wantStatus(t, 2, dir, append([]string{"plan", path}, args...)...).stderr, want)

@@ -22,7 +22,7 @@ func TestAWrongCommandLineOrJobFileStartsNothing(t *testing.T) {
 		"a missing job file":         {good, []string{"run", "none.toml"}, []string{"none.toml", "no such file"}},
 		"a folder as job file":       {good, []string{"run", "."}, []string{"a folder, not a job file"}},
 		"an unknown flag":            {good, []string{"run", "JOB", "--jason"}, []string{"jason", "daisy-submit run --help"}},
-		"a flag without value":       {good, []string{"run", "JOB", "--run-dir"}, []string{"needs an argument", "run-dir"}},
+		"a flag without value":       {good, []string{"run", "JOB", "--run-dir"}, []string{"needs a value behind it", "run-dir"}},
 		"too few workers":            {good, []string{"run", "JOB", "--max-workers", "0"}, []string{"--max-workers must be at least 1"}},
 		"workers that are no number": {good, []string{"run", "JOB", "--max-workers", "many"}, []string{"max-workers"}},
 		"an unknown launcher":        {good, []string{"run", "JOB", "--launcher", "lokal"}, []string{`"lokal"`, `"local"`}},

@@ -133,6 +133,26 @@ func drawGrid(t *rapid.T) *Grid {
 	return g
 }
 
+func TestWhatIsUnwrittenIsWhatNoBlockReachesAtTheEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGrid(t)
+		if g.Len() == 0 { // each axis is for itself: on one that blocks fit into, the others do not count
+			return
+		}
+		reached := g.TotalWrite().Offset
+		for b := range g.Len() {
+			for i := range g.Dims() {
+				reached = reached.With(i, max(reached.At(i), g.WriteRoi(b).End().At(i)))
+			}
+		}
+		for i := range g.Dims() {
+			if got, want := g.Unwritten().At(i), max(0, g.TotalWrite().End().At(i)-reached.At(i)); got != want {
+				t.Fatalf("axis %d: %d unwritten, want %d", i, got, want)
+			}
+		}
+	})
+}
+
 func TestTheBlocksThatMeetARegionAreTheBoxThatIsGiven(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGrid(t)

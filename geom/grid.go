@@ -140,6 +140,15 @@ func (g *Grid) ContextHigh() Coordinate { return g.high }
 // BlockShape returns the shape of what an unclipped block writes.
 func (g *Grid) BlockShape() Coordinate { return g.spec.Write.Shape }
 
+// Unwritten returns how much at the end of each axis of the total write region no block writes: 0, but for what Valid leaves.
+func (g *Grid) Unwritten() Coordinate {
+	rest := g.totalWrite.Shape
+	for i := range g.dims {
+		rest.v[i] = max(0, g.totalWrite.Offset.v[i]+rest.v[i]-g.written.v[i])
+	}
+	return rest
+}
+
 // Index returns the position in the grid of a block in [0, Len()).
 func (g *Grid) Index(block int64) Coordinate {
 	c := g.step

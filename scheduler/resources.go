@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"sort"
@@ -150,12 +149,35 @@ func (r Resources) String() string {
 	return strings.Join(parts, " ")
 }
 
-// bytesString writes a number of bytes in the largest binary unit that divides it.
+// bytesString writes a number of bytes exactly, as people would: in the largest binary unit in which it has at most three decimals,
+// or in the largest decimal one that divides it where that has fewer digits.
 func bytesString(n int64) string {
+	binary, decimal := binaryBytes(n), decimalBytes(n)
+	if digits(decimal) < digits(binary) {
+		return decimal
+	}
+	return binary
+}
+
+func binaryBytes(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	u := 0
-	for ; u < len(units)-1 && n != 0 && n%1024 == 0; u++ {
+	for ; n != 0 && n%1024 == 0; u++ {
 		n /= 1024
 	}
-	return fmt.Sprintf("%d%s", n, units[u])
+	if u > 0 && n > 1024 && n*1000%1024 == 0 { // u > 0: thousands of it fit
+		return strconv.FormatFloat(float64(n*1000/1024)/1000, 'f', -1, 64) + units[u+1]
+	}
+	return strconv.FormatInt(n, 10) + units[u]
 }
+
+func decimalBytes(n int64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB", "PB", "EB"}
+	u := 0
+	for ; n != 0 && n%1000 == 0; u++ {
+		n /= 1000
+	}
+	return strconv.FormatInt(n, 10) + units[u]
+}
+
+func digits(size string) int { return len(strings.TrimRight(size, "BEGKMPTi")) }

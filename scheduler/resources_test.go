@@ -17,7 +17,15 @@ func TestResourcesReadAsPeopleWriteThem(t *testing.T) {
 	if diff := cmp.Diff([]string{"cpu", "gpu", "memory"}, r.Names()); diff != "" {
 		t.Error(diff)
 	}
-	if got, want := NewResources(map[string]int64{"memory": 1000}).String(), "memory=1000B"; got != want {
+	for n, want := range map[int64]string{
+		0: "0B", 999: "999B", 1024: "1KiB", 3 << 29: "1.5GiB", 1<<40 + 1<<37: "1.125TiB", 1<<30 + 1<<10: "1048577KiB", 100 << 20: "100MiB",
+		100e6: "100MB", 16e9: "16GB", 1e9 + 1: "1000000001B", 1<<63 - 1: "9223372036854775807B", 1 << 62: "4EiB", 5 << 59: "2.5EiB", -1 << 63: "-8EiB",
+	} {
+		if got := NewResources(map[string]int64{"memory": n}).String(); got != "memory="+want {
+			t.Errorf("%d bytes are %s, want %s", n, got, want)
+		}
+	}
+	if got, want := NewResources(map[string]int64{"memory": 1000}).String(), "memory=1KB"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

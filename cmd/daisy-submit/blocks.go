@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"strconv"
 
 	"github.com/urfave/cli/v2"
 
@@ -71,27 +70,9 @@ EXIT STATUS
 
 // liveBlocks asks the coordinator.
 func liveBlocks(c *cli.Context, dir *rundir.Dir, limit int) (*api.BlockPage, error) {
-	run, err := coordinatorOf(dir)
-	if err != nil {
-		return nil, err
-	}
-	all := &api.BlockPage{Version: api.ControlVersion, Blocks: []api.LiveBlock{}}
-	query := url.Values{}
-	query.Set("state", c.String("state"))
-	query.Set("task", c.String("task"))
-	for from := c.String("from"); ; {
-		query.Set("limit", strconv.Itoa(min(limit-len(all.Blocks), api.MostBlocks)))
-		query.Set("from", from)
-		var page api.BlockPage
-		if err := run.get(c.Context, api.PathBlocks, query, &page); err != nil {
-			return nil, err
-		}
-		all.Blocks = append(all.Blocks, page.Blocks...)
-		if all.Next = page.Next; page.Next == nil || len(all.Blocks) >= limit {
-			return all, nil
-		}
-		from = *page.Next
-	}
+	query := url.Values{"state": {c.String("state")}, "task": {c.String("task")}}
+	blocks, next, err := paged(c, dir, api.PathBlocks, query, limit, func(p *api.BlockPage) ([]api.LiveBlock, *string) { return p.Blocks, p.Next })
+	return &api.BlockPage{Version: api.ControlVersion, Blocks: blocks, Next: next}, err
 }
 
 // failedBlocks are those that the statistics have kept.

@@ -73,9 +73,9 @@ func silent(dir *rundir.Dir, why error) error {
 	case runRunning:
 		return infrastructure(errors.New(unanswered(dir, why)))
 	case runKilled:
-		return infrastructure(fmt.Errorf("the run in %s has no coordinator any more, and has not ended: it was killed. \"daisy-submit run --resume %s\" goes on with it", dir.Path(), dir.Path()))
+		return infrastructure(fmt.Errorf("the run in %s has no coordinator any more, and has not ended: it was killed. %s goes on with it", dir.Path(), said("run", "--resume", dir.Path())))
 	default:
-		return usage("the run in %s has ended (%s); \"daisy-submit stats %s\" shows how", dir.Path(), state, dir.Path())
+		return usage("the run in %s has ended (%s); %s shows how", dir.Path(), state, said("stats", dir.Path()))
 	}
 }
 

@@ -53,11 +53,20 @@ func TestACoordinatorOnAnotherMachineIsNamed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir.Path(), "lock"), owner, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range [][]string{{"status", dir.Path()}, {"drain", dir.Path()}, {"stop", dir.Path(), "1.0"}, {"set", dir.Path(), "run.resources.cpu=2"}} {
+	for _, command := range [][]string{{"status", dir.Path()}, {"drain", dir.Path()}, {"stop", dir.Path(), "1.0"}, {"exclude", dir.Path(), "n1"}, {"include", dir.Path(), "n1"}, {"set", dir.Path(), "run.resources.cpu=2"}} {
 		status, _, stderr := call(command...)
 		if status != exitInfrastructure || !strings.Contains(stderr, "process 4711 on login7") || !strings.Contains(stderr, "give the command there") {
 			t.Errorf("%v: status %d: %s", command, status, stderr)
 		}
+	}
+}
+
+func TestEachNodeThatIsNotUsedIsNamedWithTheReason(t *testing.T) {
+	text := func(s string) *string { return &s }
+	got := notUsed([]api.LiveExcluded{{Node: "n1", By: text("anna"), Reason: text("it is\nhot")}, {Node: "n2", By: text("ben")}, {Node: "n3", Task: text("predict")}})
+	const want = "node n1 is not used: excluded by anna: it is hot\nnode n2 is not used: excluded by ben\nnode n3 is not used for predict: workers keep failing on it\n"
+	if got != want {
+		t.Errorf("%q", got)
 	}
 }
 

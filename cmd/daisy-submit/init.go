@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/array"
 	"example.org/daisy/internal/jobfile"
 )
@@ -49,14 +50,14 @@ EXIT STATUS
 					return &statusError{exitUsage, err}
 				}
 			}
-			if err := writeNew(path, initHead+task+initTail); err != nil {
+			if err := writeNew(path, initHead(path)+task+initTail); err != nil {
 				return err
 			}
 			if _, err := jobfile.Load(path, nil, jobfile.Options{Machine: machine()}); err != nil {
 				_ = os.Remove(path) // as if it had never been
 				return &statusError{exitUsage, fmt.Errorf("no job can be made of this: %w", err)}
 			}
-			_, err = fmt.Fprintf(c.App.Writer, "Wrote %s. Next: put your code into \"run\", then daisy-submit plan %s\n", path, path)
+			_, err = fmt.Fprintf(c.App.Writer, "Wrote %s, whose code only prints which blocks there are: put yours into \"run\".\n%s\n", path, next("what it would run", "plan", path))
 			if err != nil {
 				return infrastructure(err)
 			}
@@ -65,13 +66,24 @@ EXIT STATUS
 	}
 }
 
-const initHead = `# A job: one or more tasks, each of which covers its volume with blocks and runs your code for each block.
+// initHead is the beginning of the job file at path. Its commands are to be pasted where init was called.
+func initHead(path string) string {
+	var commands strings.Builder
+	lines := [][2]string{
+		{command("plan", path), "what would run, and whether this file is right"},
+		{command("run-block", path, "blocks", "0"), "one block, here, to try the code"},
+		{command("run", path), "all of it"},
+	}
+	for _, l := range lines {
+		fmt.Fprintf(&commands, "#   %-*s   # %s\n", len(lines[1][0]), api.OneLine(l[0]), l[1])
+	}
+	return `# A job: one or more tasks, each of which covers its volume with blocks and runs your code for each block.
 # Lines that begin with "# KEY =" are further keys with an example; docs/job-file.md has all of them.
 #
-#   daisy-submit plan FILE              what would run, and whether this file is right
-#   daisy-submit run-block FILE blocks 0   one block, here, to try the code
-#   daisy-submit run FILE               all of it
+` + commands.String() + initKeys
+}
 
+const initKeys = `
 [run]
 # name = "segment"
 # launcher = "serial"

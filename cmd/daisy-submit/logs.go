@@ -465,7 +465,13 @@ func (l *logView) putFailure(f jsonFailure) {
 	}
 	what := fmt.Sprintf("attempt %d", f.Attempts)
 	if f.Final {
-		what = "failed after " + units.Plural(f.Attempts, "attempt") + ", the last"
+		what = "failed after " + units.Plural(f.Attempts, "attempt")
+		switch {
+		case where != "" && f.Attempts > 1:
+			what += ", the last"
+		case where != "":
+			what += ","
+		}
 	}
 	at := ""
 	if f.Block != nil && len(f.Index) > 0 {

@@ -206,7 +206,7 @@ run = { command = ["true"] }
 
 func TestEveryCommandTakesTheSameWordsForARun(t *testing.T) {
 	t.Chdir(filepath.Dir(writeJob(t, oneBlock)))
-	if status, _, said := call("stats"); status != exitUsage || !strings.Contains(said, "there is no runs/latest here") {
+	if status, _, said := call("stats"); status != exitUsage || !strings.Contains(said, "there is no run in ") {
 		t.Errorf("status %d: %s", status, said)
 	}
 	if status, _, said := call("run", "job.toml"); status != exitOK {
@@ -227,13 +227,14 @@ func TestEveryCommandTakesTheSameWordsForARun(t *testing.T) {
 		run  string
 		want string
 	}{
-		"no text":   {"", "is given as \"\", which names none"},
-		"no run":    {"old", "old: there is no such run directory, and no runs/old"},
-		"a file":    {"job.toml", "is no run directory: it has no run.json"},
-		"a folder":  {"runs", "is no run directory: it has no run.json"},
-		"elsewhere": {"/nothing/there", "there is no such run directory"},
+		"no text":           {"", "is given as \"\", which names none"},
+		"no run":            {"old", "there is no run directory old, neither here nor in "},
+		"a file":            {"job.toml", "job.toml is a file, not a run directory. A run says at its start where its directory is"},
+		"a folder":          {"runs", "runs is no run directory but holds some: give runs/latest for the newest; \"daisy-submit runs runs\" lists them"},
+		"no folder of runs": {".", "is no run directory: it has no run.json"},
+		"elsewhere":         {"/nothing/there", "there is no run directory /nothing/there"},
 	} {
-		for _, args := range [][]string{{"stats"}, {"status"}, {"logs"}, {"blocks"}, {"workers"}, {"cancel"}, {"drain"}, {"stop", "1.0"}, {"set", "run.resources.cpu=1"}} {
+		for _, args := range [][]string{{"stats"}, {"status"}, {"logs"}, {"blocks"}, {"workers"}, {"events"}, {"cancel"}, {"drain"}, {"stop", "1.0"}, {"exclude", "n1"}, {"include", "n1"}, {"set", "run.resources.cpu=1"}} {
 			args = append([]string{args[0], c.run}, args[1:]...)
 			if status, _, said := call(args...); status != exitUsage || !strings.Contains(said, c.want) {
 				t.Errorf("%s: %q: status %d, want %q in %s", name, args, status, c.want, said)
@@ -250,8 +251,8 @@ func TestLogsThatAreNotThereAreSaid(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no run":      {[]string{filepath.Join(r.Path(), "nothing")}, "there is no such run directory"},
-		"no latest":   {nil, "there is no runs/latest here"},
+		"no run":      {[]string{filepath.Join(r.Path(), "nothing")}, "there is no run directory "},
+		"no latest":   {nil, "there is no run in "},
 		"a worker":    {[]string{r.Path(), "--worker", "7.0"}, "no log of a worker \"7.0\"; there are: 1.0"},
 		"a block":     {[]string{r.Path(), "--block", "x"}, "\"x\" is no block"},
 		"no job":      {[]string{r.Path(), "--block", "0,1"}, "give the id of the block instead"},

@@ -49,6 +49,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 1 && args[1] == "--version" {
 		args = append([]string{args[0], "version"}, args[2:]...)
 	}
+	args = helpFirst(args)
 	app := newApp(stdout, stderr)
 	err := app.RunContext(context.Background(), flagsFirst(app, args))
 	if err == nil {
@@ -81,7 +82,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			}
 			return usage("there is no command %q; daisy-submit --help lists them", c.Args().First())
 		},
-		Commands: []*cli.Command{runCommand(), retryCommand(), resetCommand(), planCommand(), renderCommand(), statusCommand(), blocksCommand(), workersCommand(), setCommand(), stopCommand(), drainCommand(), cancelCommand(), statsCommand(), logsCommand(), runsCommand(), runBlockCommand(), initCommand(), doctorCommand(), completionCommand(), versionCommand()},
+		Commands: []*cli.Command{runCommand(), retryCommand(), resetCommand(), planCommand(), renderCommand(), statusCommand(), blocksCommand(), workersCommand(), eventsCommand(), setCommand(), stopCommand(), excludeCommand(), includeCommand(), drainCommand(), cancelCommand(), statsCommand(), logsCommand(), runsCommand(), runBlockCommand(), initCommand(), doctorCommand(), completionCommand(), versionCommand()},
 	}
 	for _, c := range app.Commands {
 		c.OnUsageError = onUsageError
@@ -101,14 +102,6 @@ OPTIONS{{range .VisibleFlags}}
 
 {{.Description}}
 `
-
-func onUsageError(c *cli.Context, err error, _ bool) error {
-	name := "daisy-submit"
-	if c.Command != nil && c.Command.Name != "" && c.Command.Name != name {
-		name += " " + c.Command.Name
-	}
-	return usage("%v; see %s --help", err, name)
-}
 
 // flagsFirst moves flags that stand behind positional arguments before them: package flag would take them for arguments.
 // "--" ends the flags.

@@ -223,18 +223,15 @@ func fitting(t *job.Task, budget scheduler.Resources) int64 {
 
 // unwritten is nil if nothing is left, as always with another fit.
 func unwritten(g *geom.Grid) *planRest {
-	left := false
-	rest := &planRest{AtEnd: make([]int64, g.Dims())}
-	all, written := big.NewInt(1), big.NewInt(1)
-	for axis := range g.Dims() {
-		extent, covered := g.TotalWrite().Shape.At(axis), g.Shape().At(axis)*g.BlockShape().At(axis)
-		rest.AtEnd[axis] = extent - covered
-		left = left || covered < extent
-		all.Mul(all, big.NewInt(extent))
-		written.Mul(written, big.NewInt(covered))
-	}
-	if !left {
+	rest := &planRest{AtEnd: g.Unwritten().Slice()}
+	if units.AtEnd(rest.AtEnd) == "" {
 		return nil
+	}
+	all, written := big.NewInt(1), big.NewInt(1)
+	for axis, left := range rest.AtEnd {
+		extent := g.TotalWrite().Shape.At(axis)
+		all.Mul(all, big.NewInt(extent))
+		written.Mul(written, big.NewInt(extent-left))
 	}
 	voxels := written.Sub(all, written)
 	rest.Voxels = math.MaxInt64
@@ -246,14 +243,13 @@ func unwritten(g *geom.Grid) *planRest {
 	return rest
 }
 
+// sayUnwritten is for people, in the plan and at the start of a run.
+func sayUnwritten(task string, rest *planRest) string {
+	return fmt.Sprintf("task %q: fit = \"valid\" leaves unwritten %v; fit = \"shrink\" covers all", task, rest)
+}
+
 // String is "1,200 voxels (13.3%): the last 5 on axis 0, the last 3 on axis 2".
 func (r *planRest) String() string {
-	var ends []string
-	for axis, n := range r.AtEnd {
-		if n > 0 {
-			ends = append(ends, fmt.Sprintf("the last %s on axis %d", units.Count(n), axis))
-		}
-	}
 	count := units.Count(r.Voxels)
 	if r.Voxels == math.MaxInt64 {
 		count = "2^63 or more"
@@ -262,7 +258,7 @@ func (r *planRest) String() string {
 	if percent == "0.0" {
 		percent = "less than 0.1"
 	}
-	return fmt.Sprintf("%s voxels (%s%%): %s", count, percent, strings.Join(ends, ", "))
+	return fmt.Sprintf("%s voxels (%s%%): %s", count, percent, units.AtEnd(r.AtEnd))
 }
 
 // readable is r.String() with memory rounded for people.
@@ -329,7 +325,7 @@ func (p *plan) write(w io.Writer) error {
 	}
 	for _, t := range p.Tasks {
 		if t.Unwritten != nil {
-			if _, err := fmt.Fprintf(w, "task %q: fit \"valid\" leaves unwritten %v\n", t.ID, t.Unwritten); err != nil {
+			if _, err := fmt.Fprintln(w, sayUnwritten(t.ID, t.Unwritten)); err != nil {
 				return err
 			}
 		}

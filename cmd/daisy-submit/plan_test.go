@@ -40,6 +40,28 @@ func planText(t *testing.T, path string) string {
 	return stdout
 }
 
+func TestARunSaysBeforeAndAfterWhatValidLeavesUnwritten(t *testing.T) {
+	path := writeJob(t, `
+[run]
+launcher = "serial"
+[[task]]
+id = "cover"
+total_write = { offset = [0], shape = [10] }
+block = { shape = [4] }
+run = { command = ["true"] }
+`)
+	status, stdout, stderr := call("run", path)
+	if want := `daisy-submit: task "cover": fit = "valid" leaves unwritten 2 voxels (20.0%): the last 2 on axis 0; fit = "shrink" covers all` + "\n"; status != exitOK || !strings.HasPrefix(stderr, want) {
+		t.Errorf("status %d, want first %q:\n%s", status, want, stderr)
+	}
+	if want := `"cover" left unwritten the last 2 on axis 0, where no whole block fits: fit = "shrink" covers all` + "\n"; !strings.Contains(stdout, want) {
+		t.Errorf("the report has no %q:\n%s", want, stdout)
+	}
+	if _, stdout, stderr = call("run", path, "--set", "task.cover.fit=shrink"); strings.Contains(stdout+stderr, "unwritten") {
+		t.Errorf("nothing is left, and it says\n%s%s", stderr, stdout)
+	}
+}
+
 func TestAPlanSaysWhatValidLeavesUnwritten(t *testing.T) {
 	const task = `
 [[task]]
@@ -66,7 +88,7 @@ run = { command = ["true"] }
 			t.Errorf("%s: -want +got\n%s", name, d)
 		}
 		text := planText(t, path)
-		if want := `task "cover": fit "valid" leaves unwritten ` + c.text; c.want != nil && !strings.Contains(text, want+"\n") {
+		if want := `task "cover": fit = "valid" leaves unwritten ` + c.text + `; fit = "shrink" covers all`; c.want != nil && !strings.Contains(text, want+"\n") {
 			t.Errorf("%s: there is no %q in\n%s", name, want, text)
 		}
 		if c.want == nil && strings.Contains(text, "unwritten") {

@@ -59,7 +59,7 @@ func reset(c *cli.Context) error {
 		return err
 	}
 	if j.Tracking == "" {
-		return &statusError{exitUsage, fmt.Errorf("%s: run.tracking is not set: there are no marks that could be forgotten", j.File)}
+		return &statusError{exitUsage, fmt.Errorf("%s: run.tracking is not set: there are no marks to forget, and a new run does every block", j.File)}
 	}
 	p, err := j.Pipeline()
 	if err != nil {

@@ -44,7 +44,15 @@ func (r *jobRun) resume(c *cli.Context) error {
 		}
 	}
 	dir, err := rundir.Open(where)
-	if err != nil {
+	switch {
+	case err == nil:
+	case isFile(where):
+		return usage("--resume names a run directory, and %s is a file; %s goes on with the last run of a job file", where, said("run", where, "--resume", "latest"))
+	case exists(filepath.Join(where, "latest")):
+		return folderOfRuns(where)
+	case c.String("resume") == "latest" && jobPath == "" && !exists(where):
+		return noRun("latest")
+	default:
 		return &statusError{exitUsage, fmt.Errorf("--resume %s: %w", c.String("resume"), err)}
 	}
 	if _, err := os.Stat(dir.JobPath()); errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,8 @@ func retryCommand() *cli.Command {
 		Name: "retry", Usage: "run the blocks of a run again that had failed, after a fix",
 		UsageText: "daisy-submit retry [RUN_DIR|latest] [OPTIONS]",
 		Description: `Goes on with a run as "run --resume" does, and the blocks that had failed for good begin anew, with all their retries; what was
-orphaned with them runs, too. Blocks that succeeded are not run again. The run must not be going on.
+orphaned with them runs, too. Blocks that succeeded are not run again. The run must not be going on. Its job is the one that the run directory
+keeps, so that a fix is one of the program, not of the job file.
 
 EXAMPLE
    daisy-submit retry runs/segment-2026-11-30T15-04-05 --task predict

@@ -140,6 +140,11 @@ func (r *jobRun) run(ctx context.Context) error {
 	if !j.Selection.IsAll() {
 		fmt.Fprintln(r.stderr, "daisy-submit: "+sayLeft(j))
 	}
+	for i := range j.Tasks {
+		if rest := unwritten(j.Tasks[i].Grid); rest != nil {
+			fmt.Fprintln(r.stderr, "daisy-submit: "+sayUnwritten(j.Tasks[i].ID, rest))
+		}
+	}
 	if left := rundir.Unfinished(j.Directory, j.Name); len(left) > 0 && j.Tracking != "" {
 		fmt.Fprintf(r.stderr, "daisy-submit: an earlier run of this job did not end: %s; what it had marked as done is skipped\n", left[len(left)-1])
 	}
@@ -380,26 +385,11 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	if !r.json {
 		err = errors.Join(err, report.Tables(r.stdout, result.Stats, report.Table))
 	}
-	r.sayNext(result)
+	for _, line := range nextOf(&result.Stats) {
+		fmt.Fprintln(r.stderr, line)
+	}
 	r.onEnd(ctx, result)
 	return ended(result, err)
-}
-
-// sayNext says how to go on after a run in which not all went well.
-func (r *jobRun) sayNext(result coordinator.Result) {
-	dir := result.Stats.Run.Directory
-	if dir == nil || result.ExitStatus == exitOK {
-		return
-	}
-	abandoned, failed := int64(0), int64(0)
-	for _, t := range result.Stats.Tasks {
-		abandoned, failed = abandoned+t.Abandoned, failed+t.Failed
-	}
-	if failed > 0 {
-		fmt.Fprintf(r.stderr, "what failed: daisy-submit logs %s --failed; after a fix: daisy-submit retry %s\n", *dir, *dir)
-	} else if abandoned > 0 || result.ExitStatus == exitInfrastructure {
-		fmt.Fprintf(r.stderr, "to go on: daisy-submit run --resume %s\n", *dir)
-	}
 }
 
 // ended makes the exit status of a run that was started.

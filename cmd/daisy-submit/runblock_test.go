@@ -107,12 +107,15 @@ func TestOneBlockOfAPythonFunctionRunsAlone(t *testing.T) {
 		testenv.Unavailable(t, err.Error())
 	}
 	path := writeJob(t, strings.Replace(lineJob("command", ""), `command = ["sh", "-c", '''''']`, `python = "own.py:work"`, 1))
-	code := "def work(block):\n    print('at', list(block.index), flush=True)\n    assert block.index[0] == 0, 'not this one'\n"
+	code := "import os\ndef work(block):\n    if block.index[1] == 1: os._exit(5)\n    print('at', list(block.index), flush=True)\n    assert block.index[0] == 0, 'not this one'\n"
 	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "own.py"), []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if status, out, said := call("run-block", path, "work", "0,2"); status != exitOK || out != "at [0, 2]\n" {
 		t.Errorf("status %d, %q\n%s", status, out, said)
+	}
+	if status, _, said := call("run-block", path, "work", "0,1"); status != 5 || !strings.HasSuffix(said, "the Python process ended without an answer: exit status 5\n") {
+		t.Errorf("status %d\n%s", status, said)
 	}
 	if status, _, said := call("run-block", path, "work", "1,2"); status != 1 || !strings.Contains(said, "not this one") {
 		t.Errorf("status %d\n%s", status, said)

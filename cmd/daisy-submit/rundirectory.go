@@ -35,17 +35,42 @@ func runArgument(c *cli.Context) (*rundir.Dir, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !filepath.IsAbs(name) {
 		if inRuns := filepath.Join("runs", name); exists(inRuns) {
 			path = inRuns
-		} else if name == "latest" {
-			return nil, usage("there is no runs/latest here: give the path of a run directory, which are below the directory that the job file names, \"runs\" beside it by default")
 		} else {
-			return nil, usage("%s: there is no such run directory, and no %s; \"daisy-submit runs DIR\" lists those in the directory that the job file names, \"runs\" beside it by default", name, inRuns)
+			return nil, noRun(name)
 		}
 	}
 	dir, err := rundir.Open(path)
-	if err != nil {
-		return nil, &statusError{exitUsage, err}
+	switch {
+	case err == nil:
+		return dir, nil
+	case exists(filepath.Join(path, "latest")):
+		return nil, folderOfRuns(path)
+	case isFile(path):
+		return nil, usage("%s is a file, not a run directory. %s", path, whereRunsAre)
 	}
-	return dir, nil
+	return nil, &statusError{exitUsage, err}
+}
+
+// whereRunsAre says how a run directory is found.
+const whereRunsAre = "A run says at its start where its directory is: in the one that \"directory\" in the job file names, or in runs/ beside that file"
+
+// noRun is the error of a command that was given the name of no run, or none.
+func noRun(name string) error {
+	here := absolute("runs")
+	if name == "latest" {
+		return usage("there is no run in %s: give a run directory. %s", here, whereRunsAre)
+	}
+	return usage("there is no run directory %s, neither here nor in %s. %s", name, here, whereRunsAre)
+}
+
+// folderOfRuns is the error of a command that was given the folder that runs are in, not a run.
+func folderOfRuns(path string) error {
+	return usage("%s is no run directory but holds some: give %s for the newest; %s lists them", path, filepath.Join(path, "latest"), said("runs", path))
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 func exists(path string) bool {

@@ -102,6 +102,14 @@ type runRow struct {
 	chosen  bool // to be removed
 }
 
+// absolute is a path for messages: where it was looked for.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
 // listRuns looks at the runs in a folder. What is no run directory is passed over.
 func listRuns(ctx context.Context, folder string) (*runList, error) {
 	if exists(filepath.Join(folder, "run.json")) {
@@ -110,7 +118,7 @@ func listRuns(ctx context.Context, folder string) (*runList, error) {
 	entries, err := os.ReadDir(folder)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, usage("there is no directory %s: give the one that the job file names, \"runs\" beside it by default", folder)
+		return nil, usage("there is no directory %s: give the one that \"directory\" in the job file names, or runs/ beside that file", absolute(folder))
 	case err != nil:
 		return nil, usage("%w", err)
 	}

@@ -183,7 +183,7 @@ func TestADamagedRunHidesNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	status, out, said := call("runs", folder)
-	if status != exitInfrastructure || !strings.Contains(out, "r1") || !strings.Contains(said, "run.json: cannot be read") {
+	if status != exitInfrastructure || !strings.Contains(out, "r1") || !strings.Contains(said, "run.json cannot be read") {
 		t.Errorf("status %d\n%s\n%s", status, out, said)
 	}
 }

@@ -63,7 +63,7 @@ func readStats(dir *rundir.Dir) (api.Stats, error) {
 	path := dir.StatsPath()
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, fmt.Errorf("%s: the run has not ended, or was killed before it could write its statistics", dir.Path())
+		return s, fmt.Errorf("the run in %s has no statistics yet: it has not ended, or was killed before; %s says where it stands", dir.Path(), said("status", dir.Path()))
 	}
 	if err != nil {
 		return s, err

@@ -20,8 +20,8 @@ func statusCommand() *cli.Command {
 	return &cli.Command{
 		Name: "status", Usage: "show where a run stands, and why nothing runs",
 		UsageText: "daisy-submit status [RUN_DIR|latest] [--json]",
-		Description: `Asks the coordinator of a run where it stands: its tasks, workers and resources, and what each task waits for. Of a run
-that has ended it shows what became of it.
+		Description: `Asks the coordinator of a run where it stands: its tasks, workers and resources, nodes that are not used, and what each task
+waits for. Of a run that has ended it shows what became of it.
 ` + runDirUsage + `
 
 EXAMPLE
@@ -153,7 +153,10 @@ func (s *runStatus) write(c *cli.Context) error {
 		if m := s.Stats.Run.Message; m != nil {
 			b.WriteString(", " + api.OneLine(*m))
 		}
-		fmt.Fprintf(&b, "\n%s\n\"daisy-submit stats %s\" shows more.\n", api.OneLine(report.Headline(*s.Stats)), s.Directory)
+		fmt.Fprintf(&b, "\n%s\n", api.OneLine(report.Headline(*s.Stats)))
+		for _, line := range append(nextOf(s.Stats), next("its tables", "stats", s.Directory)) {
+			fmt.Fprintln(&b, line)
+		}
 	default: // the error says it
 		fmt.Fprintf(&b, "%s\n", s.Situation)
 	}
@@ -182,7 +185,7 @@ func (s *runStatus) writeLive(b *bytes.Buffer) error {
 		parts = []string{"no limit"}
 	}
 	fmt.Fprintf(b, "resources: %s%s\n", strings.Join(parts, ", "), more)
-	fmt.Fprintf(b, "workers: %s\n\n", workerSums(live.Workers))
+	fmt.Fprintf(b, "workers: %s\n%s\n", workerSums(live.Workers), notUsed(live.Excluded))
 
 	head := []string{"<task", "<state", "blocks", "success", "skipped", "failed", "orphaned", "abandoned", "running", "ready", "waiting", "retries", "max workers", "timeout"}
 	var rows [][]string

@@ -28,16 +28,25 @@ EXIT STATUS
 `,
 		Flags: []cli.Flag{jsonFlag("what was done")},
 		Action: func(c *cli.Context) error {
-			if c.NArg() == 0 || c.NArg() > 2 || c.Args().Get(c.NArg()-1) == "" {
-				return usage("stop takes a worker, after the run directory if that is not the latest; see daisy-submit stop --help")
-			}
-			dir, err := firstArgument(c, c.NArg() == 2)
+			dir, worker, err := runAnd(c, "a worker")
 			if err != nil {
 				return err
 			}
-			return give(c, dir, api.PathStopWorker, api.Order{By: orderOf(), Worker: c.Args().Get(c.NArg() - 1)})
+			return give(c, dir, api.PathStopWorker, api.Order{By: orderOf(), Worker: worker})
 		},
 	}
+}
+
+// runAnd takes one argument, and before it the run directory if that is not the latest.
+func runAnd(c *cli.Context, what string) (dir *rundir.Dir, argument string, err error) {
+	if n := c.NArg(); n == 1 || n == 2 {
+		argument = c.Args().Get(n - 1)
+	}
+	if argument == "" {
+		return nil, "", usage("%s takes %s, after the run directory if that is not the latest; see daisy-submit %s --help", c.Command.Name, what, c.Command.Name)
+	}
+	dir, err = firstArgument(c, c.NArg() == 2)
+	return dir, argument, err
 }
 
 // firstArgument opens the run directory that the first argument names, or else the latest.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -20,7 +21,8 @@ func workersCommand() *cli.Command {
 		Name: "workers", Usage: "list the workers of a run",
 		UsageText: "daisy-submit workers [RUN_DIR|latest] [OPTIONS]",
 		Description: `Lists the workers that have been asked for and have not ended: what each does, what it has done for the task that it
-serves now, and for how long nothing has been heard of it. Of a run that has ended it lists those of its statistics.
+serves now, and for how long nothing has been heard of it; and nodes that are not used, with the reason. Of a run that has ended it
+lists those of its statistics.
 ` + runDirUsage + `
 
 EXAMPLE
@@ -74,7 +76,7 @@ func limitOf(c *cli.Context) (int, error) {
 
 // workersOf asks the coordinator, or of a run that has ended its statistics.
 func workersOf(c *cli.Context, dir *rundir.Dir, limit int) (*api.WorkerPage, error) {
-	all := &api.WorkerPage{Version: api.ControlVersion, Workers: []api.LiveWorker{}}
+	all := &api.WorkerPage{Version: api.ControlVersion, Workers: []api.LiveWorker{}, Excluded: []api.LiveExcluded{}}
 	if stats := endedStats(dir); stats != nil {
 		from, err := strconv.Atoi("0" + c.String("from"))
 		if err != nil {
@@ -91,27 +93,16 @@ func workersOf(c *cli.Context, dir *rundir.Dir, limit int) (*api.WorkerPage, err
 		}
 		return all, nil
 	}
-	run, err := coordinatorOf(dir)
-	if err != nil {
-		return nil, err
-	}
 	query := url.Values{}
 	if c.Bool("ended") {
 		query.Set("ended", "1")
 	}
-	for from := c.String("from"); ; {
-		query.Set("limit", strconv.Itoa(min(limit-len(all.Workers), api.MostBlocks)))
-		query.Set("from", from)
-		var page api.WorkerPage
-		if err := run.get(c.Context, api.PathWorkers, query, &page); err != nil {
-			return nil, err
-		}
-		all.Workers = append(all.Workers, page.Workers...)
-		if all.Next = page.Next; page.Next == nil || len(all.Workers) >= limit {
-			return all, nil
-		}
-		from = *page.Next
-	}
+	var err error
+	all.Workers, all.Next, err = paged(c, dir, api.PathWorkers, query, limit, func(p *api.WorkerPage) ([]api.LiveWorker, *string) {
+		all.Excluded = p.Excluded
+		return p.Workers, p.Next
+	})
+	return all, err
 }
 
 // endedStats is the statistics of a run that has ended; nil if it goes on or was killed.
@@ -144,7 +135,29 @@ func writeWorkers(c *cli.Context, page *api.WorkerPage) error {
 		rows = append(rows, []string{w.ID, w.Task, or(w.Node), state, units.Count(w.Slots), units.Count(w.Running), units.Count(w.Processed), units.Count(w.Failed),
 			units.Duration(ofSeconds(w.BusySeconds)), units.Duration(ofSeconds(w.IdleSeconds)), silent, peak})
 	}
-	return writePage(c, "Workers", "no such worker", head, rows, page.Next)
+	if err := writePage(c, "Workers", "no such worker", head, rows, page.Next); err != nil {
+		return err
+	}
+	_, err := c.App.Writer.Write([]byte(notUsed(page.Excluded)))
+	return err
+}
+
+// notUsed says which nodes are not used, and why: a line for each.
+func notUsed(list []api.LiveExcluded) string {
+	var b strings.Builder
+	for _, x := range list {
+		fmt.Fprintf(&b, "node %s is not used", api.OneLine(x.Node))
+		if x.By == nil {
+			fmt.Fprintf(&b, " for %s: workers keep failing on it", or(x.Task))
+		} else {
+			fmt.Fprintf(&b, ": excluded by %s", api.OneLine(*x.By))
+		}
+		if x.Reason != nil {
+			b.WriteString(": " + api.OneLine(*x.Reason))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
 }
 
 // writePage writes a table, or none where it has no rows, and how to see more.

@@ -12,10 +12,13 @@ const (
 	PathWorkers = "/v1/workers"
 	// PathBlocks answers with a BlockPage (GET). Queries: task, state (several by commas), from (of the page before), limit.
 	PathBlocks = "/v1/blocks"
-	// PathDrain, PathCancel and PathStopWorker take an Order, PathSet a SetOrder (POST), and answer with a Done.
+	// PathDrain, PathCancel, PathStopWorker, PathExclude and PathInclude take an Order, PathSet a SetOrder (POST), and answer with
+	// a Done.
 	PathDrain      = "/v1/drain"
 	PathCancel     = "/v1/cancel"
 	PathStopWorker = "/v1/stop-worker"
+	PathExclude    = "/v1/exclude"
+	PathInclude    = "/v1/include"
 	PathSet        = "/v1/set"
 )
 
@@ -33,6 +36,7 @@ type State struct {
 	Workers LiveSums `json:"workers"`
 	// Resources is the budget of the run; empty if there is none.
 	Resources []LiveResource `json:"resources"`
+	Excluded  []LiveExcluded `json:"excluded"`
 	Tasks     []LiveTask     `json:"tasks"`
 }
 
@@ -74,6 +78,16 @@ type LiveResource struct {
 	Used float64 `json:"used"`
 }
 
+// LiveExcluded is a node that is not used.
+type LiveExcluded struct {
+	Node string `json:"node"`
+	// By is who has excluded it; null: workers of Task keep failing there, and it is not used for that task.
+	By *string `json:"by"`
+	// Reason is why, if that was said.
+	Reason *string `json:"reason"`
+	Task   *string `json:"task"`
+}
+
 // LiveTask is one task. Always blocks = waiting + ready + leased + success + skipped + failed + orphaned + abandoned.
 type LiveTask struct {
 	ID string `json:"id"`
@@ -110,6 +124,8 @@ type LiveTask struct {
 type WorkerPage struct {
 	Version int          `json:"version"`
 	Workers []LiveWorker `json:"workers"`
+	// Excluded are the nodes that are not used, as in State; none in the list of workers that have ended.
+	Excluded []LiveExcluded `json:"excluded"`
 	// Next is the from of the page behind this one, null at the end.
 	Next *string `json:"next"`
 }
@@ -177,6 +193,9 @@ type Order struct {
 	By string `json:"by"`
 	// Worker is the id of the one to stop.
 	Worker string `json:"worker,omitempty"`
+	// Node is the name of the one to exclude or include, Reason why.
+	Node   string `json:"node,omitempty"`
+	Reason string `json:"reason,omitempty"`
 	// How is "now" to cancel without grace.
 	How string `json:"how,omitempty"`
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -31,7 +32,7 @@ type Client struct {
 type RefusedError struct {
 	Status int
 	Code   string // as that of Error
-	Text   string
+	Text   string // a line for each thing that is wrong
 }
 
 func (e *RefusedError) Error() string { return e.Text }
@@ -73,11 +74,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 			errs = append(errs, err)
 			continue
 		case status != http.StatusOK:
-			var e Error
-			if json.Unmarshal(answer, &e) != nil || e.Message == "" {
-				e.Message = fmt.Sprintf("the coordinator answers with HTTP status %d, and no reason that can be read", status)
-			}
-			return &RefusedError{status, e.Code, OneLine(e.Message)}
+			return refusedWith(status, answer)
 		}
 		if err := json.Unmarshal(answer, into); err != nil {
 			return fmt.Errorf("the answer of the coordinator at %s cannot be read; use the daisy-submit that started the run: %w", address, err)
@@ -94,25 +91,19 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 	return &NoAnswerError{errors.Join(errs...)}
 }
 
+// refusedWith reads a no.
+func refusedWith(status int, answer []byte) error {
+	var e Error
+	if json.Unmarshal(answer, &e) != nil || e.Message == "" {
+		e.Message = fmt.Sprintf("the coordinator answers with HTTP status %d, and no reason that can be read", status)
+	}
+	return &RefusedError{status, e.Code, Printable(e.Message)}
+}
+
 func (c *Client) try(ctx context.Context, address, method, path string, body []byte) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, err
-	}
-	c.Key.SignRequest(r, body)
-	client := http.Client{
-		Transport: &http.Transport{
-			DisableKeepAlives: true,
-			// No proxy, whatever the environment says.
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return Dial(ctx, address, c.Fingerprint, controlTimeout/time.Duration(1+len(c.Addresses)))
-			},
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	resp, err := client.Do(r)
+	r, resp, err := c.send(ctx, address, method, path, nil, body)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -125,4 +116,26 @@ func (c *Client) try(ctx context.Context, address, method, path string, body []b
 		return 0, nil, &StrangerError{address, Unproven(resp.StatusCode)}
 	}
 	return resp.StatusCode, answer, nil
+}
+
+// send makes one request, and gives its answer, of which nothing has been checked. The caller closes its body.
+func (c *Client) send(ctx context.Context, address, method, path string, header http.Header, body []byte) (*http.Request, *http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	maps.Copy(r.Header, header)
+	c.Key.SignRequest(r, body)
+	client := http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			// No proxy, whatever the environment says.
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return Dial(ctx, address, c.Fingerprint, controlTimeout/time.Duration(1+len(c.Addresses)))
+			},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	resp, err := client.Do(r)
+	return r, resp, err
 }

@@ -22,10 +22,11 @@ func TestTheDocumentationHasEveryFieldOfTheControlInterface(t *testing.T) {
 	}
 	row := regexp.MustCompile("(?m)^\\| `([a-z0-9_.\\[\\]]+)` \\| ([^|]+) \\| .+ \\|$")
 	for title, of := range map[string]reflect.Type{
-		"### `live`: the answer of `" + PathState + "`":             reflect.TypeFor[State](),
-		"### `workers --json`: the answer of `" + PathWorkers + "`": reflect.TypeFor[WorkerPage](),
-		"### `blocks --json`: the answer of `" + PathBlocks + "`":   reflect.TypeFor[BlockPage](),
-		"### `drain`, `cancel`, `stop` and `set` with `--json`":     reflect.TypeFor[Done](),
+		"### `live`: the answer of `" + PathState + "`":                               reflect.TypeFor[State](),
+		"### `workers --json`: the answer of `" + PathWorkers + "`":                   reflect.TypeFor[WorkerPage](),
+		"### `blocks --json`: the answer of `" + PathBlocks + "`":                     reflect.TypeFor[BlockPage](),
+		"### `set`, `stop`, `exclude`, `include`, `drain` and `cancel` with `--json`": reflect.TypeFor[Done](),
+		"### `events --json`: the data of `" + PathEvents + "`":                       reflect.TypeFor[Event](),
 	} {
 		_, section, _ := strings.Cut(string(doc), title+"\n")
 		section, _, _ = strings.Cut(section, "\n### ")
@@ -90,7 +91,7 @@ func TestARefusalHasTheWordsOfTheCoordinator(t *testing.T) {
 	})
 	_, err := c.Post(t.Context(), PathDrain, Order{By: "anna"})
 	var refused *RefusedError
-	if !errors.As(err, &refused) || refused.Code != "not_now" || refused.Status != http.StatusConflict || refused.Text != "no\uFFFD[31m more" {
+	if !errors.As(err, &refused) || refused.Code != "not_now" || refused.Status != http.StatusConflict || refused.Text != "no\uFFFD[31m\nmore" {
 		t.Errorf("%v", err)
 	}
 }

@@ -49,6 +49,29 @@ func TestTheDocumentationHasEveryFieldOfAJoin(t *testing.T) {
 	}
 }
 
+func TestTheDocumentationHasEveryPathOfTheControlInterface(t *testing.T) {
+	page, err := os.ReadFile("../../docs/control.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, method := range map[string]string{
+		PathState: "GET", PathWorkers: "GET", PathBlocks: "GET", PathEvents: "GET", PathDrain: "POST", PathCancel: "POST",
+		PathStopWorker: "POST", PathExclude: "POST", PathInclude: "POST", PathSet: "POST",
+	} {
+		if !strings.Contains(string(page), "\n| `"+method+" "+path+"` |") {
+			t.Errorf("docs/control.md lacks %s %s", method, path)
+		}
+	}
+	for _, order := range []any{Order{}, SetOrder{}} {
+		for f := range reflect.TypeOf(order).Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if !strings.Contains(string(page), "`"+name+"`") {
+				t.Errorf("docs/control.md lacks the field %s of an order", name)
+			}
+		}
+	}
+}
+
 func TestTheProofsOfTheDocumentationAreRight(t *testing.T) {
 	k := Key{Run: "r7", Secret: strings.Repeat("s", 64)}
 	r := request(t, http.MethodPost, PathJoin)

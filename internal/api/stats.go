@@ -84,6 +84,9 @@ type TaskStats struct {
 	// State is running | done | abandoned.
 	State  string `json:"state"`
 	Blocks int64  `json:"blocks"`
+	// UnwrittenAtEnd is, for each axis, how many voxels at the end of the total write region no block writes, as fit "valid" leaves
+	// them.
+	UnwrittenAtEnd []int64 `json:"unwritten_at_end"`
 	// Waiting, Ready and Leased are blocks that have not ended; all 0 once the run has.
 	Waiting   int64 `json:"waiting"`
 	Ready     int64 `json:"ready"`

@@ -88,7 +88,8 @@ type TaskSpec struct {
 
 // An Error is the body of every answer that is not a success.
 type Error struct {
-	// Code is one word for programs: "secret", "version", "epoch", "twin", "ended", "unknown_tag", "busy", "bad_request", "tls".
+	// Code is one word for programs: "secret", "version", "epoch", "twin", "ended", "unknown_tag", "excluded", "busy", "bad_request",
+	// "not_now", "tls".
 	Code string `json:"code"`
 	// Message is for people.
 	Message string `json:"error"`

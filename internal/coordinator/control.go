@@ -17,9 +17,12 @@ func (c *Coordinator) controlRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+api.PathState, c.guarded(c.serveState))
 	mux.HandleFunc("GET "+api.PathWorkers, c.guarded(c.serveWorkers))
 	mux.HandleFunc("GET "+api.PathBlocks, c.guarded(c.serveBlocks))
+	mux.HandleFunc("GET "+api.PathEvents, c.guarded(c.serveEvents))
 	mux.HandleFunc("POST "+api.PathDrain, c.guarded(c.serveDrain))
 	mux.HandleFunc("POST "+api.PathCancel, c.guarded(c.serveCancel))
 	mux.HandleFunc("POST "+api.PathStopWorker, c.guarded(c.serveStopWorker))
+	mux.HandleFunc("POST "+api.PathExclude, c.guarded(c.serveExclude))
+	mux.HandleFunc("POST "+api.PathInclude, c.guarded(c.serveInclude))
 	mux.HandleFunc("POST "+api.PathSet, c.guarded(c.serveSet))
 }
 
@@ -79,17 +82,18 @@ func (c *Coordinator) serveState(w http.ResponseWriter, r *http.Request) {
 	var snap engine.Snapshot
 	var limits engine.Limits
 	var workers map[string]int64
+	var excluded []engine.ExcludedNode
 	var now time.Duration
 	err := c.between(r.Context(), func() {
-		c.engine.Snapshot(&snap)
-		limits, workers, now = c.engine.Limits(), c.engine.WorkerStates(), c.now()
+		c.engine.Overview(&snap)
+		limits, workers, excluded, now = c.engine.Limits(), c.engine.WorkerStates(), c.engine.Excluded(), c.now()
 	})
 	if err != nil {
 		c.refuseControl(w, r, err)
 		return
 	}
 	j := c.cfg.Job
-	s := api.State{Version: api.ControlVersion, Resources: []api.LiveResource{}, Tasks: []api.LiveTask{}}
+	s := api.State{Version: api.ControlVersion, Resources: []api.LiveResource{}, Excluded: c.liveExcluded(excluded), Tasks: []api.LiveTask{}}
 	host, _ := os.Hostname() // "" where it is not known
 	s.Run = api.LiveRun{ID: c.runID, Name: j.Name, State: "running", Message: value(snap.Ending), Epoch: c.epoch, Started: c.began.UTC(), Seconds: now.Seconds(),
 		Host: host, PID: int64(os.Getpid()), Program: c.cfg.Version, JobFile: value(j.File), Directory: value(c.runPath())}

@@ -37,6 +37,7 @@ func (c *Coordinator) serveWorkers(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var views []engine.WorkerView
+	var excluded []engine.ExcludedNode
 	next, done := 0, true
 	if err == nil && r.URL.Query().Get("ended") != "" {
 		next, done = from, false
@@ -44,19 +45,22 @@ func (c *Coordinator) serveWorkers(w http.ResponseWriter, r *http.Request) {
 			err = c.between(r.Context(), func() { views, next, done = c.engine.EndedRows(next, limit, views) })
 		}
 	} else if err == nil {
-		err = c.between(r.Context(), func() { views = c.engine.LiveWorkers(nil) })
+		// Their names first, to put them in order, and then what there is to say of those on this page only.
+		var ids []string
+		err = c.between(r.Context(), func() { ids = c.engine.LiveIDs() })
+		if err == nil {
+			slices.SortFunc(ids, compareWorkers)
+			from = min(from, len(ids))
+			next = min(from+limit, len(ids))
+			done = next == len(ids)
+			err = c.between(r.Context(), func() { views, excluded = c.engine.LiveWorkers(ids[from:next], nil), c.engine.Excluded() })
+		}
 	}
 	if err != nil {
 		c.refuseControl(w, r, err)
 		return
 	}
-	if r.URL.Query().Get("ended") == "" {
-		slices.SortFunc(views, func(a, b engine.WorkerView) int { return compareWorkers(a.ID, b.ID) })
-		from = min(from, len(views))
-		next = min(from+limit, len(views))
-		views, done = views[min(from, len(views)):next], next == len(views)
-	}
-	page := api.WorkerPage{Version: api.ControlVersion, Workers: []api.LiveWorker{}}
+	page := api.WorkerPage{Version: api.ControlVersion, Workers: []api.LiveWorker{}, Excluded: c.liveExcluded(excluded)}
 	for _, v := range views {
 		page.Workers = append(page.Workers, c.liveWorker(&v))
 	}

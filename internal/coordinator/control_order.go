@@ -15,8 +15,9 @@ import (
 	"example.org/daisy/scheduler"
 )
 
-// obey reads an order, has it checked and carried out between two events, and answers with what do says.
-func (c *Coordinator) obey(w http.ResponseWriter, r *http.Request, order any, do func() (api.Done, error)) {
+// obey reads an order, has it checked and carried out between two events, and answers with what do says, once the functions that follow it
+// are through.
+func (c *Coordinator) obey(w http.ResponseWriter, r *http.Request, order any, do func() (api.Done, error), then ...func() error) {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(order); err != nil {
@@ -28,6 +29,11 @@ func (c *Coordinator) obey(w http.ResponseWriter, r *http.Request, order any, do
 	if err := c.between(r.Context(), func() { done, refusal = do() }); err != nil {
 		c.refuseControl(w, r, err)
 		return
+	}
+	for _, f := range then {
+		if refusal == nil {
+			refusal = f()
+		}
 	}
 	if refusal != nil {
 		c.refuseControl(w, r, refusal)
@@ -91,11 +97,7 @@ func (c *Coordinator) endEarly(kind engine.StopKind, why string) (running int64,
 	if err := c.engine.CheckStop(kind); err != nil {
 		return 0, err
 	}
-	var snap engine.Snapshot
-	c.engine.Snapshot(&snap)
-	for _, t := range snap.Tasks {
-		running += t.SlotsBusy
-	}
+	running = c.engine.Running()
 	c.cfg.Notice(why)
 	c.applyNow(engine.Event{Kind: engine.EventStop, Stop: kind, Text: why})
 	return running, nil
@@ -140,7 +142,7 @@ func (c *Coordinator) serveSet(w http.ResponseWriter, r *http.Request) {
 		done := api.Done{Message: "it holds until this coordinator ends; on a resume, give it with --set"}
 		for i := range settings {
 			was := c.present(&settings[i])
-			c.change(&settings[i])
+			c.events.during(api.EventSet, "", func() { c.change(&settings[i]) })
 			done.Changes = append(done.Changes, api.Change{Key: o.Sets[i].Key, Was: was, Now: c.present(&settings[i])})
 		}
 		return done, nil

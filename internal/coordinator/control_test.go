@@ -69,9 +69,9 @@ func TestWhoDoesNotProveToKnowTheSecretSeesAndChangesNothing(t *testing.T) {
 		c := newRun(t, lineTask(t, "a", 2, 1))
 		loops(t, c)
 		p := join(t, c, "w", 1)
-		for _, path := range []string{api.PathState, api.PathWorkers, api.PathBlocks, api.PathDrain, api.PathCancel, api.PathStopWorker, api.PathSet} {
+		for _, path := range []string{api.PathState, api.PathWorkers, api.PathBlocks, api.PathDrain, api.PathCancel, api.PathStopWorker, api.PathSet, api.PathExclude, api.PathInclude, api.PathEvents} {
 			method := http.MethodPost
-			if path == api.PathState || path == api.PathWorkers || path == api.PathBlocks {
+			if path == api.PathState || path == api.PathWorkers || path == api.PathBlocks || path == api.PathEvents {
 				method = http.MethodGet
 			}
 			r := httptest.NewRequest(method, path, strings.NewReader(`{"by":"mallory"}`))

@@ -75,6 +75,7 @@ type Coordinator struct {
 	recorder *stats.Recorder
 
 	inbox    *inbox
+	events   *eventLog
 	listener *listener
 	http     *http.Server
 	journal  *journal.Journal
@@ -98,6 +99,7 @@ type Coordinator struct {
 	// Of the owner of the engine, too:
 	appended  uint64 // records so far
 	committed uint64
+	waiters   []waiter
 	lazy      []*session // with bytes that nobody was woken for
 	lazyAt    time.Duration
 	grants    []wire.Grant
@@ -113,13 +115,16 @@ type Coordinator struct {
 func New(cfg Config) (_ *Coordinator, err error) {
 	c := &Coordinator{
 		cfg: cfg, began: time.Now(), epoch: 1,
-		inbox:    newInbox(),
+		inbox: newInbox(), events: newEventLog(),
 		sessions: make(map[engine.SessionID]*session),
 		joins:    make(map[uint64]chan<- joinAnswer),
 		pids:     make(map[string]watchable),
 	}
-	if c.cfg.Notice == nil {
-		c.cfg.Notice = func(string) {}
+	c.cfg.Notice = func(text string) {
+		c.events.notice(text)
+		if cfg.Notice != nil {
+			cfg.Notice(text)
+		}
 	}
 	var undo []func()
 	defer func() {
@@ -299,11 +304,12 @@ func (c *Coordinator) Interrupt(sig syscall.Signal) bool {
 	return false
 }
 
-// Snapshot fills into with the present state, read between two events. It is an error when the run is over.
+// Snapshot fills into with the present state, without workers and failures, read between two events. It is an error when the
+// run is over.
 func (c *Coordinator) Snapshot(ctx context.Context, into *engine.Snapshot) error {
 	done := make(chan struct{})
 	c.inbox.call(func() {
-		c.engine.Snapshot(into)
+		c.engine.Overview(into)
 		close(done)
 	})
 	select {

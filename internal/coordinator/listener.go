@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,20 @@ type listener struct {
 	in, out   atomic.Int64 // bytes
 }
 
+// alike are errors of one operation without those whose cause has been said.
+func alike(errs []error) error {
+	var said []syscall.Errno
+	var list []error
+	for _, err := range errs {
+		var cause syscall.Errno
+		if errors.As(err, &cause) && slices.Contains(said, cause) {
+			continue
+		}
+		said, list = append(said, cause), append(list, err)
+	}
+	return errors.Join(list...)
+}
+
 // bind opens the port. low..high are the ports to try, 0 = any free one.
 func bind(host string, low, high int) (net.Listener, error) {
 	var errs []error
@@ -55,7 +70,11 @@ func bind(host string, low, high int) (net.Listener, error) {
 		}
 		errs = append(errs, err)
 	}
-	return nil, fmt.Errorf("cannot listen on %s, port %d to %d (give other ports with the key port of [run]): %w", host, low, max(low, high), errors.Join(errs...))
+	ports := fmt.Sprintf("port %d", low)
+	if high > low {
+		ports = fmt.Sprintf("any port from %d to %d", low, high)
+	}
+	return nil, fmt.Errorf("cannot listen on %s, %s (give other ports with the key port of [run]): %w", host, ports, alike(errs))
 }
 
 // listenOn takes connections from an open port, with TLS unless config is nil.

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -81,6 +82,13 @@ func TestARangeOfPortsIsTriedInOrderAndItsEndIsAnError(t *testing.T) {
 	port, _ := strconv.Atoi(text)
 	if _, err := bind("127.0.0.1", port, port); err == nil || !strings.Contains(err.Error(), "give other ports with the key port of [run]") {
 		t.Errorf("error %v, want one that says what to do", err)
+	}
+	if next, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+1))); err == nil {
+		defer next.Close() // else it is somebody else's, and as good
+	}
+	want := fmt.Sprintf("cannot listen on 127.0.0.1, any port from %d to %d (give other ports with the key port of [run]): listen tcp 127.0.0.1:%d: bind: address already in use", port, port+1, port)
+	if _, err := bind("127.0.0.1", port, port+1); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	l, err := bind("127.0.0.1", port, port+20)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/scheduler"
 )
@@ -152,6 +153,9 @@ func (c *Coordinator) applyAll(events []engine.Event) {
 				c.broken = true
 			}
 		}
+		if len(c.waiters) > 0 {
+			c.wakeWaiters()
+		}
 		c.engine.ApplyAll(c.now(), some, &c.owned.fx)
 		c.perform()
 	}
@@ -210,14 +214,20 @@ func (c *Coordinator) perform() {
 			c.end(f.Kind, f.Workers)
 		case engine.EffectEnded:
 			c.record(f.Attempt)
+			c.events.attempt(f.Attempt)
 			if s := c.flusher.stores[f.Task]; s != nil && s.HasResources() && f.Attempt.Verdict == scheduler.Succeeded {
 				use := f.Attempt.Use // the attempt's own memory is used again
 				c.owned.marks = append(c.owned.marks, mark{task: f.Task, block: f.Attempt.Handout.Block, use: &use})
 			}
+		case engine.EffectWorker:
+			c.events.worker(f.Worker)
+		case engine.EffectTaskEnded:
+			c.events.add(happening{kind: api.EventTaskEnded, task: f.Task, state: f.Text})
 		case engine.EffectNotice:
 			c.cfg.Notice(f.Text)
 		case engine.EffectFinished:
 			c.finished, c.outcome, c.why = true, f.State, f.Text
+			c.events.add(happening{kind: api.EventRunEnded, task: -1, state: f.State.String(), message: f.Text})
 		}
 	}
 	fx.Reset()

@@ -77,13 +77,19 @@ type frame struct {
 // join lets a worker in whose connection is welcome.
 func join(t *testing.T, c *Coordinator, name string, slots int) *peer {
 	t.Helper()
+	return joinFrom(t, c, "", name, slots)
+}
+
+// joinFrom does it on a node.
+func joinFrom(t *testing.T, c *Coordinator, node, name string, slots int) *peer {
+	t.Helper()
 	got := make(chan joinAnswer, 1)
 	c.mu.Lock()
 	c.lastJoin++
 	id := c.lastJoin
 	c.joins[id] = got
 	c.mu.Unlock()
-	c.inbox.put(engine.Event{Kind: engine.EventJoin, Request: id, Join: &engine.Join{Name: name, Nonce: 1, Slots: slots}})
+	c.inbox.put(engine.Event{Kind: engine.EventJoin, Request: id, Join: &engine.Join{Name: name, Nonce: 1, Slots: slots, Node: node}})
 	if a := <-got; a.refusal != nil {
 		t.Fatal(a.refusal.Message)
 	}

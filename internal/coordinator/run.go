@@ -19,6 +19,9 @@ import (
 // closeTimeout bounds how long the launcher may take to end the last workers.
 const closeTimeout = 15 * time.Second
 
+// lastWordWithin is how long those who look on may take to read that the run has ended.
+const lastWordWithin = 2 * time.Second
+
 // Result is how a run ended.
 type Result struct {
 	State engine.RunState
@@ -90,6 +93,7 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 	endRenewing()
 	<-renewed
 	c.closeSessions()
+	c.events.end(lastWordWithin)
 	if err := c.removeDiscovery(); err != nil {
 		errs = append(errs, err)
 	}

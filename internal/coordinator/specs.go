@@ -42,7 +42,7 @@ func taskInfos(j *job.Job, p *scheduler.Pipeline) []stats.TaskInfo {
 	for i, t := range p.Tasks() {
 		jt := j.Task(t.ID)
 		infos[i] = stats.TaskInfo{
-			ID: t.ID, Blocks: t.Grid.Len(), CPUMilli: jt.Requires.Get("cpu"), MemoryBytes: jt.Requires.Get("memory"),
+			ID: t.ID, Blocks: t.Grid.Len(), UnwrittenAtEnd: t.Grid.Unwritten().Slice(), CPUMilli: jt.Requires.Get("cpu"), MemoryBytes: jt.Requires.Get("memory"),
 			MaxWorkers: jt.MaxWorkers, Timeout: jt.Timeout,
 		}
 	}

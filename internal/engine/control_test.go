@@ -28,10 +28,27 @@ func TestControlScenarios(t *testing.T) {
 					return "refused: " + err.Error() + "\n"
 				}
 				s.apply(Event{Kind: EventStopWorker, Worker: id, Text: "told by anna"})
+			case "exclude", "include":
+				x := Exclusion{Node: d.CmdArgs[0].Key, By: "anna", Include: d.Cmd == "include"}
+				if d.HasArg("reason") {
+					d.ScanArgs(t, "reason", &x.Reason)
+				}
+				if err := s.e.CheckExclude(&x); err != nil {
+					return "refused: " + err.Error() + "\n"
+				}
+				s.apply(Event{Kind: EventExclude, Exclude: &x})
+			case "excluded":
+				for _, x := range s.e.Excluded() {
+					if x.ByHand {
+						fmt.Fprintf(&s.out, "%s by %s: %q\n", x.Node, x.By, x.Reason)
+					} else {
+						fmt.Fprintf(&s.out, "%s for %s\n", x.Node, s.e.tasks[x.Task].spec.ID)
+					}
+				}
 			case "blocks":
 				s.blocks(d)
 			case "live":
-				for _, w := range s.e.LiveWorkers(nil) {
+				for _, w := range s.e.LiveWorkers(s.e.LiveIDs(), nil) {
 					fmt.Fprintf(&s.out, "%s: %s, %d held, %d running, silent %v\n", w.ID, w.State, w.Held, w.Running, w.Silent)
 				}
 			default:

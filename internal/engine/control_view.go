@@ -103,10 +103,23 @@ type WorkerView struct {
 	Why string
 }
 
-// LiveWorkers lists the workers that have not ended, in no order: State is as in a snapshot, or "starting". The numbers are
-// those of the task that it serves now.
-func (e *Engine) LiveWorkers(views []WorkerView) []WorkerView {
-	for _, w := range e.live {
+// LiveIDs lists the workers that have not ended, in no order.
+func (e *Engine) LiveIDs() []string {
+	ids := make([]string, len(e.live))
+	for i, w := range e.live {
+		ids[i] = w.id
+	}
+	return ids
+}
+
+// LiveWorkers appends what there is to say of some workers, as far as they have not ended: State is as in a snapshot, or
+// "starting". The numbers are those of the task that it serves now.
+func (e *Engine) LiveWorkers(ids []string, views []WorkerView) []WorkerView {
+	for _, id := range ids {
+		w := e.workers[id]
+		if w == nil || w.ended {
+			continue
+		}
 		v := WorkerView{WorkerSnapshot: WorkerSnapshot{ID: w.id, Task: w.task, Node: w.node, Slots: int(w.slots)},
 			Held: int(w.held), Running: int(w.started), Silent: -1, Why: w.toldWhy}
 		if w.row != nil {

@@ -51,6 +51,10 @@ const (
 
 	// EffectEnded: for the statistics: an attempt ended: Attempt.
 	EffectEnded
+	// EffectWorker: for those who look on: a worker has joined, or has ended: Worker.
+	EffectWorker
+	// EffectTaskEnded: for those who look on: Task has ended, in the state that Text says.
+	EffectTaskEnded
 	// EffectNotice: a line for people: Text.
 	EffectNotice
 	// EffectFinished: the run is over: State, Text. Nothing comes after it but commits.
@@ -77,6 +81,7 @@ type Effect struct {
 	Workers  []launcher.Worker
 	Submit   *Submission
 	Attempt  *Attempt
+	Worker   *WorkerChange
 	WorkerID string
 	Code     string
 	Text     string
@@ -91,8 +96,16 @@ type Submission struct {
 	// Slots is the slots of each worker, Requires what one slot needs.
 	Slots    int
 	Requires scheduler.Resources
-	// Exclude are nodes on which workers keep failing; never any where there is one node only.
+	// Exclude are nodes on which workers keep failing, and those that are excluded by hand, sorted.
 	Exclude []string
+}
+
+// A WorkerChange is that a worker has joined, or has ended.
+type WorkerChange struct {
+	ID, Node string
+	Task     int32
+	// End is how it ended, as in a WorkerSnapshot; "" if it has joined.
+	End string
 }
 
 // An Attempt is the end of an attempt, as it was counted.

@@ -74,6 +74,7 @@ type Engine struct {
 	joins       uint32    // workers that have joined ever
 	nodes       map[string]uint32
 	submissions map[string]*submission
+	excluded    map[string]*Exclusion // by hand, by node
 	tags        int
 	rows        []*row
 	acks        []*worker
@@ -159,8 +160,8 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, sched: sched,
 		workers: make(map[string]*worker), sessions: make(map[SessionID]*worker), nodes: make(map[string]uint32),
-		submissions: make(map[string]*submission),
-		tasks:       make([]task, len(specs)), scanAt: never,
+		submissions: make(map[string]*submission), excluded: make(map[string]*Exclusion),
+		tasks: make([]task, len(specs)), scanAt: never,
 	}
 	kinds := make([]fleet.Kind, len(specs))
 	fleetTasks := make([]fleet.Task, len(specs))
@@ -193,6 +194,7 @@ func New(cfg Config) (*Engine, error) {
 	e.demand.init(len(specs))
 	if cfg.Past != nil {
 		e.resume(cfg.Past)
+		e.stillExcluded(cfg.Past.exclude)
 	}
 	return e, nil
 }
@@ -255,6 +257,8 @@ func (e *Engine) take(ev *Event) {
 		e.set(ev.Set)
 	case EventStopWorker:
 		e.stopWorker(ev.Worker, ev.Text)
+	case EventExclude:
+		e.exclude(ev.Exclude)
 	case EventDetach, EventHeartbeat, EventAcquire, EventRelease, EventLeaving:
 		if w := e.sessions[ev.Session]; w != nil {
 			e.fromWorker(w, ev)
@@ -352,6 +356,7 @@ func (e *Engine) look() {
 			t.ended, t.ready = true, 0
 			e.demand.dirty = true
 			e.append(Record{Kind: RecordTaskEnd, Task: int32(i), State: uint8(e.sched.State(i)), Tally: tally})
+			e.emit(Effect{Kind: EffectTaskEnded, Task: int32(i), Text: e.sched.State(i).String()})
 			e.wantCommit = true
 		}
 	}

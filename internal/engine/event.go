@@ -42,6 +42,8 @@ const (
 	EventSet
 	// EventStopWorker: one worker is to leave, as when the run is stopped: Worker, Text (why, for people).
 	EventStopWorker
+	// EventExclude: a node is not to be used from now on, or may be again: Exclude.
+	EventExclude
 )
 
 // StopKind is how a run is ended early.
@@ -83,6 +85,7 @@ type Event struct {
 	Text    string
 	Status  *launcher.Status
 	Set     *Setting
+	Exclude *Exclusion
 }
 
 // LeaveReason is why a worker says that it leaves.

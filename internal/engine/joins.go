@@ -124,6 +124,10 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	case int64(j.Slots) > int64(w.slots) && w.nonce == 0:
 		refuse("bad_request", "worker %s was asked for with %d slots, not %d", w.id, w.slots, j.Slots)
 	default:
+		if why := e.turnedAway(w, j.Node); why != "" {
+			refuse("excluded", "%s", why)
+			return
+		}
 		e.accept(req, w, j)
 	}
 }
@@ -146,6 +150,8 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 		refuse("bad_request", "there is no task %q in this run", j.Task)
 	case !anyTask && e.tasks[task].ended:
 		refuse("ended", "task %q has ended: there is nothing to do any more", j.Task)
+	case e.turnedAway(nil, j.Node) != "":
+		refuse("excluded", "%s", e.turnedAway(nil, j.Node))
 	default:
 		w = &worker{id: j.Name, task: int32(task), any: anyTask, slots: int32(j.Slots), bornAt: e.now, answer: never}
 		e.workers[w.id] = w
@@ -192,6 +198,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 		e.openRow(w)
 		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds()})
 		e.wantCommit = true
+		e.emit(Effect{Kind: EffectWorker, Worker: &WorkerChange{ID: w.id, Node: w.node, Task: w.task}})
 	}
 	w.heard = e.now
 	e.recount(w)
@@ -374,6 +381,9 @@ func (e *Engine) endWorker(w *worker, word string) {
 	e.closeRow(w, word)
 	if w.number != 0 {
 		e.append(Record{Kind: RecordGone, Worker: w.number, Text: word, At: e.last.Microseconds()})
+	}
+	if w.number != 0 || w.sub.sent { // of one that was never asked for nobody has heard
+		e.emit(Effect{Kind: EffectWorker, Worker: &WorkerChange{ID: w.id, Node: w.node, Task: w.task, End: word}})
 	}
 	last := len(e.live) - 1
 	e.live[w.live] = e.live[last]

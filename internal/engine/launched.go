@@ -32,7 +32,7 @@ type submission struct {
 func (e *Engine) submit(task int, slots, count int64) {
 	e.tags++
 	s := &submission{tag: strconv.Itoa(e.tags), left: int(count)}
-	s.request = Submission{Tag: s.tag, Count: int(count), Task: int32(task), Slots: int(slots), Requires: e.tasks[task].spec.Requires, Exclude: e.tasks[task].brake.Excluded()}
+	s.request = Submission{Tag: s.tag, Count: int(count), Task: int32(task), Slots: int(slots), Requires: e.tasks[task].spec.Requires}
 	e.submissions[s.tag] = s
 	for i := range count {
 		w := &worker{id: launcher.Worker{Tag: s.tag, Element: int(i)}.String(), sub: s, element: int(i), task: int32(task),
@@ -57,6 +57,7 @@ func (e *Engine) sendSubmission(s *submission) {
 		return
 	}
 	s.sent = true
+	s.request.Exclude = e.notOn(s.request.Task)
 	for _, w := range s.workers {
 		w.bornAt, w.hasBegun = e.now, e.cfg.Launcher.Local
 	}

@@ -11,6 +11,8 @@ import (
 
 // Past is what earlier epochs of a run have left in its journal: their records, folded.
 type Past struct {
+	exclude map[string]*Exclusion // nodes that are excluded by hand
+
 	epochs  []PastEpoch
 	before  time.Duration // length of all epochs but the last
 	tasks   []pastTask
@@ -111,6 +113,8 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 		}
 	case RecordEnd:
 		return p.end(r, at)
+	case RecordExclude:
+		p.excludes(r)
 	case RecordFailed:
 		b := FailedBlock{Task: r.Task, Block: r.Block, Attempts: r.Attempt, Outcome: scheduler.Outcome(r.Outcome), Message: r.Text, Tail: r.Tail}
 		if w := p.workers[r.Worker]; w != nil {

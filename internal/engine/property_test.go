@@ -227,6 +227,9 @@ func (s *chaos) effect(f *Effect) {
 		if w == nil {
 			s.t.Fatalf("blocks for the session %d, which has ended", f.Session)
 		}
+		if s.e.excluded[s.e.workers[w.id].node] != nil {
+			s.t.Fatalf("blocks for %s, whose node is excluded", w.id)
+		}
 		if n := w.open[f.Request]; len(f.Handouts) == 0 || len(f.Handouts) > int(n) || w.going || w.leaves || w.killed {
 			s.t.Fatalf("%s asked for %d blocks with request %d and gets %d (told to go %v, goes by itself %v, killed %v)", w.id, n, f.Request, len(f.Handouts), w.going, w.leaves, w.killed)
 		}
@@ -444,6 +447,9 @@ func (s *chaos) step() {
 		}
 	case 3:
 		s.e.Snapshot(&s.snap)
+		if s.rarely(20) {
+			s.exclude()
+		}
 		if len(s.e.submissions) > 0 && s.rarely(100) {
 			s.refuse()
 		}
@@ -464,6 +470,12 @@ func (s *chaos) step() {
 	if !s.hold {
 		s.handOver()
 	}
+}
+
+// exclude excludes a node, or takes it back.
+func (s *chaos) exclude() {
+	s.handOver()
+	s.apply(Event{Kind: EventExclude, Exclude: &Exclusion{Node: "there", By: "anna", Include: s.e.excluded["there"] != nil}})
 }
 
 // hear has the launcher say something: its answer to a submission, refusals too, or what it saw of a worker, late.

@@ -164,6 +164,11 @@ func (r *Record) fields(c *coder) bool {
 		c.byte(&r.Outcome)
 		c.string(&r.Text)
 		c.string(&r.Tail)
+	case RecordExclude:
+		c.bool(&r.Final)
+		c.string(&r.ID)
+		c.string(&r.Text)
+		c.string(&r.Tail)
 	case RecordPeak:
 		c.int32(&r.Task)
 		c.int64(&r.Count)

@@ -29,6 +29,7 @@ var records = []struct {
 	{"01 0b 05 01 09", Record{Kind: RecordServes, Worker: 5, Task: 1, At: 9}},
 	{"01 0c 05 04 6c 65 66 74 09", Record{Kind: RecordGone, Worker: 5, Text: "left", At: 9}},
 	{"01 0d 01 ac 02 03 05 02 02 6e 6f 03 6f 75 74", Record{Kind: RecordFailed, Task: 1, Block: 300, Attempt: 3, Worker: 5, Outcome: uint8(scheduler.Failed), Text: "no", Tail: "out"}},
+	{"01 11 01 02 6e 37 03 77 68 79 04 61 6e 6e 61", Record{Kind: RecordExclude, Final: true, ID: "n7", Text: "why", Tail: "anna"}},
 	{"01 0e 01 08", Record{Kind: RecordPeak, Task: 1, Count: 8}},
 	{"01 0f 01", Record{Kind: RecordRetry, Task: 1}},
 }

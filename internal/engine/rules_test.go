@@ -252,8 +252,11 @@ func (s *chaos) checkCancelled() {
 	}
 }
 
-// checkSessions: a connection that the shell has is that of its worker.
+// checkSessions: a connection that the shell has is that of its worker. At the end it closes all of them.
 func (s *chaos) checkSessions() {
+	if s.e.Finished() {
+		return
+	}
 	for id, w := range s.session {
 		if known := s.e.sessions[id]; known == nil || known.id != w.id || known.session != id {
 			s.t.Fatalf("the engine does not know the connection %d of %s", id, w.id)

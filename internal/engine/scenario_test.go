@@ -108,7 +108,7 @@ func duration(t testing.TB, text string) time.Duration {
 
 func newScenario(t *testing.T, d *datadriven.TestData) *scenario {
 	j := testJob()
-	cfg := Config{Job: j, Launcher: localProperties(), Epoch: 1, Budget: cpus(4)}
+	cfg := Config{Job: j, Launcher: localProperties(), Node: "here", Epoch: 1, Budget: cpus(4)}
 	markStep := int64(0)
 	s := &scenario{session: map[string]SessionID{}, name: map[SessionID]string{}, seq: map[string]uint64{}, request: map[string]uint64{}}
 	for _, a := range d.CmdArgs {

@@ -68,8 +68,20 @@ type FailedBlock struct {
 // keptFailures is how many failed blocks of a task a snapshot shows.
 const keptFailures = 100
 
-// Snapshot fills into, whose slices it reuses.
+// Snapshot fills into, whose slices it reuses. It takes time for each worker that the run has ever had: it is for the end of a
+// run, and for tests.
 func (e *Engine) Snapshot(into *Snapshot) {
+	e.Overview(into)
+	for i := range e.tasks {
+		into.Failures = append(into.Failures, e.tasks[i].failures...)
+	}
+	for _, r := range e.rows {
+		into.Workers = append(into.Workers, e.rowSnapshot(r))
+	}
+}
+
+// Overview is a Snapshot without workers and failures, which takes time for each task only.
+func (e *Engine) Overview(into *Snapshot) {
 	into.State, into.Ending = e.State(), ""
 	if e.phase != running {
 		into.Ending = e.why
@@ -82,11 +94,15 @@ func (e *Engine) Snapshot(into *Snapshot) {
 			Workers: t.served, SlotsBusy: t.started, SlotsIdle: t.joined - t.started, SlotsStarting: t.starting,
 			MaxConcurrency: t.most, SkippedByCheck: t.checked, Waits: e.waits(i),
 		})
-		into.Failures = append(into.Failures, t.failures...)
 	}
-	for _, r := range e.rows {
-		into.Workers = append(into.Workers, e.rowSnapshot(r))
+}
+
+// Running is how many blocks run.
+func (e *Engine) Running() (n int64) {
+	for i := range e.tasks {
+		n += e.tasks[i].started
 	}
+	return n
 }
 
 // A row is what one worker did for one task.

@@ -130,6 +130,13 @@ func (b *Brake) Excluded() []string {
 	return names
 }
 
+// Include lets a node be used again until workers fail on it anew. What has counted stays counted.
+func (b *Brake) Include(node string) {
+	if n := b.nodes[node]; n != nil {
+		n.inARow = 0
+	}
+}
+
 // Message says what happened: how often workers ended how, where, whose logs to read and what they said last.
 func (b *Brake) Message() string {
 	words := make([]string, 0, len(b.words))

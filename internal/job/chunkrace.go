@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"example.org/daisy/geom"
+	"example.org/daisy/internal/units"
 )
 
 // Chunk races. Two blocks that write into one chunk (or shard) read, change and write it as a whole; if they may run at the
@@ -184,21 +185,43 @@ func firstMultiple(a, m, low, high uint64) (uint64, bool) {
 	return x, true
 }
 
-// safeStep is the smallest block shape from the present one on that satisfies safe; false if there is none. Where more than tries
-// would have to be tried, it is one that satisfies it for certain: a multiple of the chunk, or one block for all.
+// holds tells whether a block shape satisfies safe: as the fit is, and with "shrink" in place of "valid", which would otherwise be
+// satisfied by a few large blocks that leave most of the axis unwritten.
+func (l line) holds(step int64, safe func(line) bool) bool {
+	if !safe(l.withStep(step)) {
+		return false
+	}
+	if l.fit == geom.Valid {
+		l.fit = geom.Shrink
+		return safe(l.withStep(step))
+	}
+	return true
+}
+
+// safeStep is the smallest block shape from the present one on that holds; false if there is none. Where more than tries would have
+// to be tried, it is one that holds for certain: a multiple of the chunk, or one block for all.
 func (l line) safeStep(tries int64, safe func(line) bool) (int64, bool) {
 	most := max(l.step, l.writeEnd-l.begin)
 	for step := l.step; step < most && tries > 0; step++ {
-		if safe(l.withStep(step)) {
+		if l.holds(step, safe) {
 			return step, true
 		}
 		tries--
 	}
 	whole := (l.step + l.chunk - 1) / l.chunk * l.chunk
-	if tries == 0 && whole < most && safe(l.withStep(whole)) {
+	if tries == 0 && whole < most && l.holds(whole, safe) {
 		return whole, true
 	}
-	return most, safe(l.withStep(most))
+	return most, l.holds(most, safe)
+}
+
+// safeStepBelow is the present block shape if that holds, else the whole chunks in it; false if those do not hold, or there are none.
+func (l line) safeStepBelow(safe func(line) bool) (int64, bool) {
+	if l.holds(l.step, safe) {
+		return l.step, true
+	}
+	whole := l.step / l.chunk * l.chunk
+	return whole, whole > 0 && l.holds(whole, safe)
 }
 
 // chunkRaces looks at each task with an output, and at each two with one output. Errors are *Error.
@@ -285,11 +308,12 @@ func raceWithin(t *Task) string {
 	if !found {
 		return ""
 	}
-	text := fmt.Sprintf("%s and %s may run at the same time, as neither waits for the other, and both write the %s %s of %s; the smallest safe block shape is %s",
-		blockText(t.Grid, first), blockText(t.Grid, second), unitOf(t.Output), sharedChunk(ls, ls, first, second), t.Output.Path, list(safeShape(ls)))
+	text := fmt.Sprintf("%s and %s may run at the same time, as neither waits for the other, and both write the %s %s of %s; %s",
+		blockText(t.Grid, first), blockText(t.Grid, second), unitOf(t.Output), sharedChunk(ls, ls, first, second), t.Output.Path,
+		advice(ls, "", safeShapes(ls, 1<<16, func(_ int, m line) bool { _, races := m.race(); return !races })))
 	for _, l := range ls {
 		if l.begin%l.chunk != 0 {
-			text += fmt.Sprintf(" (the total write region begins at %v, within a %s of shape %v)", t.Grid.TotalWrite().Offset, unitOf(t.Output), t.Output.Chunks)
+			text += fmt.Sprintf(" (the total write region begins at %v, within a %[2]s of shape %[3]v; whole %[2]ss are safe from the begin of one on)", t.Grid.TotalWrite().Offset, unitOf(t.Output), t.Output.Chunks)
 			break
 		}
 	}
@@ -315,13 +339,46 @@ func racingBlocks(ls []line) (first, second []int64, found bool) {
 	return nil, nil, false
 }
 
-// safeShape is the smallest block shape, from the present one on, without a race within the task.
-func safeShape(ls []line) []int64 {
-	safe := make([]int64, len(ls))
-	for a, l := range ls { // one block for all never races with itself, so that there always is one
-		safe[a], _ = l.safeStep(1<<16, func(m line) bool { _, races := m.race(); return !races })
+// safeShapes are block shapes that are safe on every axis, near the present one: the next one below, if there is one, and the
+// smallest from the present one on; none if there is no such. tries is for each axis.
+func safeShapes(ls []line, tries int64, safe func(axis int, l line) bool) [][]int64 {
+	below, above := make([]int64, len(ls)), make([]int64, len(ls))
+	hasBelow := true
+	for a, l := range ls {
+		onAxis := func(m line) bool { return safe(a, m) }
+		var ok bool
+		if above[a], ok = l.safeStep(tries, onAxis); !ok {
+			return nil
+		}
+		if below[a], ok = l.safeStepBelow(onAxis); !ok {
+			hasBelow = false
+		}
 	}
-	return safe
+	if !hasBelow || slices.Equal(below, above) {
+		return [][]int64{above}
+	}
+	return [][]int64{below, above}
+}
+
+// advice names safe block shapes, of a task if whose is not "", and what "valid" would leave of the volume with them.
+func advice(ls []line, whose string, shapes [][]int64) string {
+	texts := make([]string, len(shapes))
+	for i, shape := range shapes {
+		texts[i] = list(shape)
+		rest := make([]int64, len(ls))
+		for a, l := range ls {
+			if l.fit == geom.Valid {
+				rest[a] = (l.writeEnd - l.begin) % shape[a]
+			}
+		}
+		if left := units.AtEnd(rest); left != "" {
+			texts[i] += fmt.Sprintf(" (with fit = \"shrink\": \"valid\" would leave unwritten %s)", left)
+		}
+	}
+	if len(texts) == 1 {
+		return fmt.Sprintf("the smallest safe block shape%s is %s", whose, texts[0])
+	}
+	return fmt.Sprintf("safe block shapes%s are %s", whose, strings.Join(texts, " and "))
 }
 
 // A pair is two unordered blocks of two tasks, by position, that share a chunk. paths lead from the first to the second; without
@@ -432,8 +489,8 @@ func raceBetween(tasks []Task, first, second int) string {
 	}
 	remedy += ", give each an output of its own"
 	if same && len(r.paths) > 0 {
-		if safe, ok := safeShapeAfter(r.paths[0], us, ds); ok {
-			remedy = fmt.Sprintf("the smallest safe block shape of task %q is %s", down.ID, list(safe))
+		if shapes := safeShapesAfter(r.paths[0], us, ds); shapes != nil {
+			remedy = advice(ds, fmt.Sprintf(" of task %q", down.ID), shapes)
 		}
 	}
 	return fmt.Sprintf("%s of task %q and %s of task %q may run at the same time, as neither waits for the other, and both write %s; %s, %s",
@@ -447,22 +504,18 @@ func axesText(v *Volume) string {
 	return "(" + strings.Join(v.Axes, ", ") + ")"
 }
 
-// safeShapeAfter is the smallest shape of downstream blocks, from the present one on, whose blocks wait by way of the path for all
-// that they share a chunk with, and do not race with each other; false if there is none.
-func safeShapeAfter(w path, up, down []line) ([]int64, bool) {
-	safe := make([]int64, len(down))
-	for a := range down {
-		var ok bool
-		safe[a], ok = down[a].safeStep(max(1, axisScan/down[a].n), func(m line) bool {
-			_, races := m.race()
-			_, _, bad := w.axisUncovered(a, up[a], m)
-			return !races && !bad
-		})
-		if !ok {
-			return nil, false
-		}
+// safeShapesAfter are shapes of downstream blocks that wait by way of the path for all that they share a chunk with, and do not race
+// with each other; none if there are no such.
+func safeShapesAfter(w path, up, down []line) [][]int64 {
+	most := int64(1)
+	for _, l := range down {
+		most = max(most, l.n)
 	}
-	return safe, true
+	return safeShapes(down, max(1, axisScan/most), func(a int, m line) bool {
+		_, races := m.race()
+		_, _, bad := w.axisUncovered(a, up[a], m)
+		return !races && !bad
+	})
 }
 
 // path is the tasks between an upstream and a downstream task, nearest to the downstream one first: their lines by axis.

@@ -1,7 +1,6 @@
 package job_test
 
 import (
-	"strings"
 	"testing"
 
 	"example.org/daisy/internal/job"
@@ -35,7 +34,7 @@ func TestAnotherPythonFunctionIsAnotherJob(t *testing.T) {
 	if changes := task("m:f").Changes(task("m:f")); changes != nil {
 		t.Errorf("got %v", changes)
 	}
-	if changes := task("m:f").Changes(task("m:g")); len(changes) != 1 || !strings.Contains(changes[0], `task "a": run was [python [python3] m:f], and is [python [python3] m:g] now`) {
+	if changes := task("m:f").Changes(task("m:g")); len(changes) != 1 || changes[0] != `task "a": run was { python = "m:f", interpreter = "python3" }, and is { python = "m:g", interpreter = "python3" } now` {
 		t.Errorf("got %v", changes)
 	}
 }

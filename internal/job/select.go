@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"example.org/daisy/geom"
+	"example.org/daisy/internal/units"
 	"example.org/daisy/scheduler"
 )
 
@@ -39,13 +40,15 @@ func (j *Job) Select(s Selection) (left int64, err error) {
 		if i := p.Index(id); i >= 0 {
 			chosen[i] = true
 		} else {
-			errs = append(errs, fmt.Errorf("there is no task %q; the job has %s%s", id, strings.Join(j.TaskIDs(), ", "), Nearest(id, j.TaskIDs())))
+			errs = append(errs, fmt.Errorf("there is no task %q%s", id, Nearest(id, j.TaskIDs())))
 		}
 	}
 	if s.HasRoi {
 		for i := range tasks {
 			if d := tasks[i].Grid.Dims(); d != s.Roi.Dims() {
-				errs = append(errs, fmt.Errorf("the region has %d dimensions, and task %q has %d", s.Roi.Dims(), tasks[i].ID, d))
+				errs = append(errs, fmt.Errorf("the region has %s, and the blocks of task %q have %d; give a range for each",
+					units.Plural(int64(s.Roi.Dims()), "dimension"), tasks[i].ID, d))
+				break // as the others, most likely
 			}
 		}
 	}
@@ -182,6 +185,18 @@ func (s Selection) Flags() (flags [][2]string) {
 		flags = append(flags, [2]string{"--limit", strconv.FormatInt(s.Limit, 10)})
 	}
 	return flags
+}
+
+// String is the selection as options of the command line.
+func (s Selection) String() string {
+	if s.IsAll() {
+		return "all blocks"
+	}
+	var texts []string
+	for _, f := range s.Flags() {
+		texts = append(texts, f[0]+" "+f[1])
+	}
+	return strings.Join(texts, " ")
 }
 
 // SetFlag takes in one of Flags. It is false for another flag.

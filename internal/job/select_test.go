@@ -110,7 +110,7 @@ func TestOnlyTakesWholeTasksAndLimitTheFirstBlocksOfTheLastOnes(t *testing.T) {
 	}
 
 	j = chainJob(t)
-	if _, err := j.Select(Selection{Only: []string{"apar"}}); err == nil || err.Error() != `there is no task "apar"; the job has a, b, c, apart; did you mean "apart"?` {
+	if _, err := j.Select(Selection{Only: []string{"apar"}}); err == nil || err.Error() != `there is no task "apar"; did you mean "apart"?` {
 		t.Errorf("got %v", err)
 	}
 	if _, err := j.Select(Selection{HasRoi: true, Roi: geom.Roi{Offset: geom.Coord(0), Shape: geom.Coord(1)}}); err == nil {

@@ -58,7 +58,7 @@ func Keys() []Key {
 		{"task", "block", "block", "required", "Shape and context of a block; or give `read_roi` and `write_roi`.", ""},
 		{"task", "read_roi", "region", "none", "What one block reads, in place of `block` and with `write_roi`. Only the shapes count and how the two lie to each other.", ""},
 		{"task", "write_roi", "region", "none", "What that block writes; it lies inside `read_roi`.", ""},
-		{"task", "fit", "string", strconv.Quote(geom.Valid.String()), "At the end of an axis: `\"valid\"` has only blocks that are wholly inside, with `\"overhang\"` blocks stick out, with `\"shrink\"` they are clipped.", ""},
+		{"task", "fit", "string", strconv.Quote(geom.Valid.String()), "At the end of an axis: `\"valid\"` has only blocks that are wholly inside and leaves the rest unwritten, with `\"overhang\"` blocks stick out, with `\"shrink\"` they are clipped.", ""},
 		{"task", "read_write_conflict", "boolean", "true", "Blocks of this task that run at the same time never read what the other writes. `false`: all may run at once.", ""},
 		{"task", "run", "command", "required", "The code that runs a block.", ""},
 		{"task", "check", "command", "none", "A command that finds out whether a block is done already, before it is run: exit 0 = done, 1 = run it, anything else is a failed attempt.", ""},

@@ -79,9 +79,9 @@ func load(source []byte, path, dir string, sets []string, opts Options) (*job.Jo
 		l.job.Selection = opts.Selection
 		var err error
 		if l.job.Selected, err = l.job.Select(opts.Selection); err != nil {
-			l.errs.List = append(l.errs.List, &Error{File: l.file, Argument: "--only, --roi, --limit", Text: err.Error()})
+			l.errs.List = append(l.errs.List, &Error{File: l.file, Argument: opts.Selection.String(), Text: err.Error()})
 		} else if l.job.Selected == 0 {
-			l.errs.List = append(l.errs.List, &Error{File: l.file, Argument: "--only, --roi, --limit", Text: "no block is selected"})
+			l.errs.List = append(l.errs.List, &Error{File: l.file, Argument: opts.Selection.String(), Text: "no block is selected"})
 		}
 	}
 	if len(l.errs.List) == 0 && opts.CheckPython != nil {
@@ -103,7 +103,7 @@ func read(path string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case info.IsDir():
-		return nil, errors.New("a folder, not a job file")
+		return nil, errors.New("a folder, not a job file; give the path of a job file")
 	case !info.Mode().IsRegular():
 		return nil, errors.New("not a regular file; a job file is read more than once")
 	}

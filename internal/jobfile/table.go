@@ -114,6 +114,9 @@ func (t table) failUnknown(key, name string, names []string) {
 				hint = fmt.Sprintf("; it is a key of %s", map[string]string{"run": "[run]", "task": "[[task]]", "slurm": "[slurm] or [task.slurm]"}[other])
 			}
 		}
+		if below := tableBelow(name, key); below != "" {
+			hint = fmt.Sprintf("; it is a key of %s: write %s = { %s = … }", below, below, key)
+		}
 	}
 	text := fmt.Sprintf("unknown key %q%s", key, hint)
 	n := t.n
@@ -121,6 +124,19 @@ func (t table) failUnknown(key, name string, names []string) {
 		n = k
 	}
 	t.load.report(n, t.at, t.where, strings.TrimSuffix(t.path, "."), text)
+}
+
+// tableBelow is the key of a table whose value has a key, "" if there is none.
+func tableBelow(name, key string) string {
+	for _, t := range map[string][][2]string{
+		"task": {{"block", "block"}, {"run", "command"}, {"requires", "amounts"}},
+		"run":  {{"resources", "amounts"}},
+	}[name] {
+		if _, ok := keysOf(t[1])[key]; ok {
+			return t[0]
+		}
+	}
+	return ""
 }
 
 func (t table) has(key string) bool {

@@ -77,3 +77,21 @@ func TestTheDocumentedEventsAreThoseThatAreWritten(t *testing.T) {
 		t.Errorf("no example of the event %q", kind)
 	}
 }
+
+func TestTheReadmeShowsTheBarsAsTheyAre(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := func(id string, blocks int64, what string) TaskProgress {
+		return TaskProgress{ID: id, State: "running", Blocks: blocks, Waiting: blocks, Waits: what}
+	}
+	var s terminal
+	s.show(string(play(t, Bars, []step{{tasks: []TaskProgress{
+		{ID: "smooth", State: "running", Blocks: 128, Success: 94, Ready: 32, Leased: 2, Running: 2, Slots: 2},
+		waits("label", 128, "budget full: cpu 2 of 2"), waits("stitch", 1, "label is not done (0 of 128)"), waits("relabel", 128, "stitch is not done (0 of 1)"),
+	}}})))
+	if picture := strings.Join(s.lines, "\n"); !strings.Contains(string(readme), "```\n"+picture+"\n```\n") {
+		t.Errorf("README.md does not show\n%s", picture)
+	}
+}

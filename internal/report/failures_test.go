@@ -31,3 +31,15 @@ func TestOfManyFailuresAFewAreShownAndTheOthersCounted(t *testing.T) {
 		}
 	}
 }
+
+func TestTheOnlyAttemptIsNotTheLastOfSeveral(t *testing.T) {
+	worker := "1.0"
+	for attempts, want := range map[int64]string{
+		1: `block at (3) of "a" failed after 1 attempt, on worker 1.0: no good`,
+		3: `block at (3) of "a" failed after 3 attempts, the last on worker 1.0: no good`,
+	} {
+		if got := failureText("a", &api.BlockFailure{Index: []int64{3}, Attempts: attempts, Worker: &worker, Message: "no good"}); got != want {
+			t.Errorf("got %s", got)
+		}
+	}
+}

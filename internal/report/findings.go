@@ -27,6 +27,7 @@ type finding struct {
 func findings(s api.Stats) []finding {
 	var fs []finding
 	for i := range s.Tasks {
+		fs = append(fs, unwritten(&s.Tasks[i])...)
 		fs = append(fs, skips(&s.Tasks[i])...)
 	}
 	for i := range s.Tasks {
@@ -42,6 +43,14 @@ func findings(s api.Stats) []finding {
 		full = full && !ok
 	}
 	return append(fs, logs(s)...)
+}
+
+func unwritten(t *api.TaskStats) []finding {
+	ends := units.AtEnd(t.UnwrittenAtEnd)
+	if ends == "" {
+		return nil
+	}
+	return []finding{{head: fmt.Sprintf("%q left unwritten %s, where no whole block fits: fit = \"shrink\" covers all", t.ID, ends)}}
 }
 
 func skips(t *api.TaskStats) []finding {
@@ -166,7 +175,11 @@ func failureText(task string, f *api.BlockFailure) string {
 	}
 	fmt.Fprintf(&b, "at (%s) of %q failed after %s", strings.Join(at, ", "), task, units.Plural(f.Attempts, "attempt"))
 	if f.Worker != nil {
-		fmt.Fprintf(&b, ", the last on worker %s", *f.Worker)
+		which := ", on"
+		if f.Attempts > 1 {
+			which = ", the last on"
+		}
+		fmt.Fprintf(&b, "%s worker %s", which, *f.Worker)
 		if f.Node != nil {
 			fmt.Fprintf(&b, " (node %s)", *f.Node)
 		}

@@ -61,7 +61,7 @@ func failedRun() api.Stats {
 			},
 		},
 		Tasks: []api.TaskStats{{
-			ID: "predict", State: "done", Blocks: 1200, Success: 1077, Skipped: 120, Failed: 3,
+			ID: "predict", State: "done", Blocks: 1200, UnwrittenAtEnd: []int64{0, 0, 0}, Success: 1077, Skipped: 120, Failed: 3,
 			SkippedWhy: api.SkippedWhy{DoneBefore: p(int64(100)), Mask: p(int64(20))},
 			Processed:  1083, Retries: 8, Reclaimed: 4, TimedOut: 3, Lost: 1, OutOfMemory: 2, TimedOutWorkers: 3,
 			Workers: 3, MaxConcurrency: 2, TimeoutSeconds: p(600.0),
@@ -75,7 +75,7 @@ func failedRun() api.Stats {
 				{Index: []int64{2, 0, 0}, Attempts: 3, Message: "timed out after 10m"},
 			},
 		}, {
-			ID: "agglomerate", State: "done", Blocks: 128, Success: 100, Failed: 1, Orphaned: 27,
+			ID: "agglomerate", State: "done", Blocks: 128, UnwrittenAtEnd: []int64{0, 1200, 3}, Success: 100, Failed: 1, Orphaned: 27,
 			SkippedWhy: api.SkippedWhy{DoneBefore: p(int64(0)), Mask: p(int64(0))}, Processed: 103, Retries: 2, Workers: 1, MaxConcurrency: 1,
 			BlockSeconds: api.BlockSeconds{Mean: p(0.0004), P50: p(0.0004), P95: p(0.0005), Max: p(0.0012), Slope: p(-1e-6), Histogram: [][2]float64{{0.0005, 99}, {0.001, 0}, {0.002, 1}}},
 			WallSeconds:  p(0.05), Failures: []api.BlockFailure{{Block: p(uint64(3)), Index: []int64{3}, Attempts: 3, Worker: p("4.0"), Message: "panic: nil map"}},

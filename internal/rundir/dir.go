@@ -109,7 +109,7 @@ func makeExplicit(explicit string) (string, error) {
 	}
 	switch about, err := readIdentity(path); {
 	case err == nil:
-		return "", fmt.Errorf("%s: holds run %s already; give another --run-dir", path, about.RunID)
+		return "", fmt.Errorf("%s holds run %s already; give another --run-dir", path, about.RunID)
 	case !errors.Is(err, fs.ErrNotExist) && !isNotDirectory(err):
 		return "", fmt.Errorf("%w; give another --run-dir", err)
 	}
@@ -128,14 +128,14 @@ func makeExplicit(explicit string) (string, error) {
 		return "", explain("use the run directory", path, err)
 	}
 	if !info.IsDir() {
-		return "", fmt.Errorf("%s: is a file, not a directory; give another --run-dir", path)
+		return "", fmt.Errorf("%s is a file, not a directory; give another --run-dir", path)
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return "", explain("use the run directory", path, err)
 	}
 	if len(entries) > 0 {
-		return "", fmt.Errorf("%s: is not empty (it has %q) and is no run directory; give another --run-dir", path, entries[0].Name())
+		return "", fmt.Errorf("%s is not empty (it has %q) and is no run directory; give another --run-dir", path, entries[0].Name())
 	}
 	if err := os.Chmod(path, 0o700); err != nil {
 		return "", explain("make the run directory private", path, err)
@@ -192,7 +192,7 @@ func (d *Dir) latestPath() string { return filepath.Join(filepath.Dir(d.path), l
 // pointLatest makes the link lead to a run directory beside it.
 func pointLatest(link, to string) error {
 	if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink == 0 {
-		return fmt.Errorf("%s: is not a symbolic link, so it was left as it is; rename it if it is to lead to the latest run", link)
+		return fmt.Errorf("%s is not a symbolic link, so it was left as it is; rename it if it is to lead to the latest run", link)
 	}
 	temp := filepath.Join(filepath.Dir(link), ".latest-"+newRunID())
 	if err := os.Symlink(to, temp); err != nil {
@@ -214,14 +214,14 @@ func Open(path string) (*Dir, error) {
 	// The link "latest" may lead elsewhere while the run goes on.
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: there is no such run directory: %w", path, fs.ErrNotExist)
+		return nil, fmt.Errorf("there is no run directory %s", path)
 	}
 	if err != nil {
 		return nil, explain("open the run directory", path, err)
 	}
 	about, err := readIdentity(real)
 	if errors.Is(err, fs.ErrNotExist) || isNotDirectory(err) {
-		return nil, fmt.Errorf("%s: is no run directory: it has no %s", real, runFile)
+		return nil, fmt.Errorf("%s is no run directory: it has no %s", real, runFile)
 	}
 	if err != nil {
 		return nil, err
@@ -237,13 +237,13 @@ func readIdentity(path string) (identity, error) {
 		return about, explain("read", file, err)
 	}
 	if err := json.Unmarshal(data, &about); err != nil {
-		return about, fmt.Errorf("%s: cannot be read: %w", file, err)
+		return about, fmt.Errorf("%s cannot be read: %w", file, err)
 	}
 	if about.Version != Version {
-		return about, fmt.Errorf("%s: has format version %d, and this program knows version %d; use the version of daisy that made the run", file, about.Version, Version)
+		return about, fmt.Errorf("%s has format version %d, and this program knows version %d; use the version of daisy that made the run", file, about.Version, Version)
 	}
 	if about.RunID == "" {
-		return about, fmt.Errorf("%s: has no run_id", file)
+		return about, fmt.Errorf("%s has no run_id", file)
 	}
 	return about, nil
 }

@@ -94,7 +94,7 @@ func TestSomethingOfTheUsersNamedLatestIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := mustCreate(t, parent, "segment", "")
-	want := []string{filepath.Join(parent, "latest") + ": is not a symbolic link, so it was left as it is; rename it if it is to lead to the latest run"}
+	want := []string{filepath.Join(parent, "latest") + " is not a symbolic link, so it was left as it is; rename it if it is to lead to the latest run"}
 	if diff := cmp.Diff(want, d.Warnings()); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
@@ -122,9 +122,9 @@ func TestAnExplicitDirectoryMustBeNewOrEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		held.Path():                   held.Path() + ": holds run " + held.RunID() + " already; give another --run-dir",
-		full:                          full + `: is not empty (it has "data") and is no run directory; give another --run-dir`,
-		file:                          file + ": is a file, not a directory; give another --run-dir",
+		held.Path():                   held.Path() + " holds run " + held.RunID() + " already; give another --run-dir",
+		full:                          full + ` is not empty (it has "data") and is no run directory; give another --run-dir`,
+		file:                          file + " is a file, not a directory; give another --run-dir",
 		filepath.Join(file, "x"):      "make the run directory " + filepath.Join(file, "x") + ": not a directory",
 		filepath.Join(parent, "a\nb"): `has a control character in its path; use another directory`,
 	} {
@@ -192,10 +192,10 @@ func TestWhatIsNoRunDirectoryIsNotOpened(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		parent:                           parent + ": is no run directory: it has no run.json",
-		filepath.Join(parent, "nothing"): filepath.Join(parent, "nothing") + ": there is no such run directory: file does not exist",
-		damaged.Path():                   damaged.join(runFile) + ": cannot be read: invalid character",
-		newer.Path():                     newer.join(runFile) + ": has format version 2, and this program knows version 1; use the version of daisy that made the run",
+		parent:                           parent + " is no run directory: it has no run.json",
+		filepath.Join(parent, "nothing"): "there is no run directory " + filepath.Join(parent, "nothing"),
+		damaged.Path():                   damaged.join(runFile) + " cannot be read: invalid character",
+		newer.Path():                     newer.join(runFile) + " has format version 2, and this program knows version 1; use the version of daisy that made the run",
 	} {
 		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got  %v\nwant %s", err, want)

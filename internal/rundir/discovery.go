@@ -54,13 +54,13 @@ func ReadDiscovery(path string) (Discovery, error) {
 func parseDiscovery(file string, data []byte) (Discovery, error) {
 	var where Discovery
 	if err := json.Unmarshal(data, &where); err != nil {
-		return Discovery{}, fmt.Errorf("%s: cannot be read: %w", file, err)
+		return Discovery{}, fmt.Errorf("%s cannot be read: %w", file, err)
 	}
 	switch {
 	case where.Version != DiscoveryVersion:
-		return Discovery{}, fmt.Errorf("%s: has format version %d, and this program knows version %d; use the worker in the run directory's bin/", file, where.Version, DiscoveryVersion)
+		return Discovery{}, fmt.Errorf("%s has format version %d, and this program knows version %d; use the worker in the run directory's bin/", file, where.Version, DiscoveryVersion)
 	case where.Epoch == 0 || where.RunID == "" || len(where.Addresses) == 0:
-		return Discovery{}, fmt.Errorf("%s: has no epoch, run_id or addresses", file)
+		return Discovery{}, fmt.Errorf("%s has no epoch, run_id or addresses", file)
 	case where.Fingerprint != "" && !fingerprint.MatchString(where.Fingerprint):
 		return Discovery{}, fmt.Errorf("%s: certificate_sha256 is %q, which is no SHA-256 (64 hexadecimal digits)", file, where.Fingerprint)
 	}

@@ -295,7 +295,7 @@ func readOwner(path string) (Owner, error) {
 func parseOwner(path string, data []byte) (Owner, error) {
 	var o Owner
 	if err := json.Unmarshal(data, &o); err != nil {
-		return Owner{}, fmt.Errorf("%s: cannot be read: %w; if no coordinator of this run is alive, give --take-over", path, err)
+		return Owner{}, fmt.Errorf("%s cannot be read: %w; if no coordinator of this run is alive, give --take-over", path, err)
 	}
 	return o, nil
 }

@@ -14,6 +14,8 @@ type TaskInfo struct {
 	ID string
 	// Blocks is how many the task has.
 	Blocks int64
+	// UnwrittenAtEnd is what no block writes at the end of each axis.
+	UnwrittenAtEnd []int64
 	// CPUMilli (thousandths of a core) and MemoryBytes are what one slot requires; 0 = nothing asked for.
 	CPUMilli    int64
 	MemoryBytes int64

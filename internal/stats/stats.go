@@ -142,7 +142,7 @@ func runStats(in Run) api.RunStats {
 func (t *taskRecord) stats(in Task) api.TaskStats {
 	y := in.Tally
 	s := api.TaskStats{
-		ID: t.info.ID, State: in.State.String(), Blocks: y.Total,
+		ID: t.info.ID, State: in.State.String(), Blocks: y.Total, UnwrittenAtEnd: append([]int64{}, t.info.UnwrittenAtEnd...),
 		Waiting: y.Waiting, Ready: y.Ready, Leased: y.Leased,
 		Success: y.Success, Skipped: y.Skipped, Failed: y.Failed, Orphaned: y.Orphaned, Abandoned: y.Abandoned,
 		SkippedWhy: t.skippedWhy(in),

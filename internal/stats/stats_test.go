@@ -27,7 +27,7 @@ func TestCountsComeFromTheTalliesAlone(t *testing.T) {
 	zero := 0.0
 	ten, none := int64(10), int64(0)
 	want := api.TaskStats{
-		ID: "a", State: "abandoned", Blocks: 128, Waiting: 1, Ready: 2, Leased: 3, Success: 90, Skipped: 10, Failed: 5, Orphaned: 7, Abandoned: 10,
+		ID: "a", State: "abandoned", Blocks: 128, UnwrittenAtEnd: []int64{}, Waiting: 1, Ready: 2, Leased: 3, Success: 90, Skipped: 10, Failed: 5, Orphaned: 7, Abandoned: 10,
 		Processed: 100, Retries: 9, Reclaimed: 7, TimedOut: 3, Lost: 4, Returned: 5, OutOfMemory: 6, Workers: 4, MaxConcurrency: 3,
 		SkippedWhy: api.SkippedWhy{DoneBefore: &ten, Mask: &none}, WallSeconds: &zero,
 		BlockSeconds: api.BlockSeconds{Histogram: [][2]float64{}}, Failures: []api.BlockFailure{},

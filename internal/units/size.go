@@ -101,6 +101,17 @@ func Count(n int64) string {
 	return b.String()
 }
 
+// AtEnd says in words what is left at the end of axes: "the last 5 on axis 0, the last 3 on axis 2"; "" where nothing is.
+func AtEnd(rest []int64) string {
+	var ends []string
+	for axis, n := range rest {
+		if n > 0 {
+			ends = append(ends, fmt.Sprintf("the last %s on axis %d", Count(n), axis))
+		}
+	}
+	return strings.Join(ends, ", ")
+}
+
 // splitNumber cuts a leading decimal number ("1", "1.5", ".5") off s; number is "" if there is none.
 func splitNumber(s string) (number, rest string) {
 	s = strings.TrimSpace(s)

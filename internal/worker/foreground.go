@@ -143,7 +143,7 @@ func (f Foreground) stream(cmd *exec.Cmd, line []byte, lease string) (int, strin
 		var ended func() (int, string)
 		if ended, err = begin(cmd); err == nil {
 			_ = write.Close()
-			status, text := answered(cmd, in, bufio.NewReader(answers), line, lease, ended)
+			status, text := f.answered(cmd, in, bufio.NewReader(answers), line, lease, ended)
 			return status, text, nil
 		}
 	}
@@ -151,7 +151,7 @@ func (f Foreground) stream(cmd *exec.Cmd, line []byte, lease string) (int, strin
 	return 0, "", err
 }
 
-func answered(cmd *exec.Cmd, in io.WriteCloser, answers *bufio.Reader, line []byte, lease string, ended func() (int, string)) (int, string) {
+func (f Foreground) answered(cmd *exec.Cmd, in io.WriteCloser, answers *bufio.Reader, line []byte, lease string, ended func() (int, string)) (int, string) {
 	_, _ = in.Write(line) // a process that does not read is judged by its answer and its end
 	var raw []byte
 	var err error
@@ -164,7 +164,11 @@ func answered(cmd *exec.Cmd, in io.WriteCloser, answers *bufio.Reader, line []by
 		if text == "" {
 			text = "exit status 0"
 		}
-		return max(status, 1), "the stream process ended without an answer: " + text + "; expected " + expectedAnswer + " on descriptor DAISY_ANSWER_FD"
+		text = "the " + processName(f.Spec.Runner) + " ended without an answer: " + text
+		if f.Spec.Runner == runnerStream {
+			text += "; expected " + expectedAnswer + " on descriptor DAISY_ANSWER_FD"
+		}
+		return max(status, 1), text
 	}
 	var a answer
 	err = json.Unmarshal(raw, &a)
@@ -175,7 +179,7 @@ func answered(cmd *exec.Cmd, in io.WriteCloser, answers *bufio.Reader, line []by
 	if err != nil || a.Lease == nil || a.OK == nil || *a.Lease != lease {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // what it waits for never comes
 		_, _ = ended()
-		return 1, fmt.Sprintf("the stream process gave a wrong answer: %.200q; expected {\"lease\":%q,\"ok\":true} or {\"lease\":%q,\"ok\":false,\"error\":\"…\"}", raw, lease, lease)
+		return 1, fmt.Sprintf("the %s gave a wrong answer: %.200q; expected {\"lease\":%q,\"ok\":true} or {\"lease\":%q,\"ok\":false,\"error\":\"…\"}", processName(f.Spec.Runner), raw, lease, lease)
 	}
 	_, _ = ended()
 	if *a.OK {

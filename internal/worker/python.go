@@ -135,7 +135,7 @@ func checkPython(ctx context.Context, spec api.TaskSpec, inherited []string, lim
 		return "", fmt.Errorf("importing it with %s takes more than %s: what takes long, or waits for something, belongs into the function, or below if __name__ == \"__main__\":%s",
 			argv[0], units.Duration(limit), lastWords(tail))
 	default:
-		return "", fmt.Errorf("%s ended while it imported it: %v; is it a Python interpreter?%s", argv[0], result, lastWords(tail))
+		return "", fmt.Errorf("%s ended while it imported it: %v; is it no Python interpreter, or does what it imports end it?%s", argv[0], result, lastWords(tail))
 	}
 }
 

@@ -101,10 +101,10 @@ def from_path(target):
 def import_failed(target, error):
     """The module is there, and its own code fails."""
     traceback.print_exception(type(error), error, error.__traceback__)
-    place = ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        if not frame.filename.startswith("<"):
-            place = f" at {frame.filename}:{frame.lineno}"
+    places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):  # code that cannot be read has no frame
+        places.append((error.filename or "<", error.lineno))
+    place = "".join(f" at {file}:{line}" for file, line in [p for p in places if not p[0].startswith("<")][-1:])
     text = f"importing {target} failed{place}: {daisy_worker.describe(error).replace(': it called sys.exit() instead of returning', '')}"
     if isinstance(error, SystemExit):
         text += '; what is to happen only when the file is run as a script belongs below if __name__ == "__main__":'

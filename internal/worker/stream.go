@@ -252,10 +252,18 @@ func (p *streamProcess) leftBlock() bool {
 	return err == nil && left >= int64(p.sent)
 }
 
+// processName is what messages call the process of a stream or python task.
+func processName(runner string) string {
+	if runner == runnerPython {
+		return "Python process"
+	}
+	return "stream process"
+}
+
 func (s *slot) startStream(b *Block) (*streamProcess, error) {
-	argv, name, preface := append([]string(nil), s.task.Spec.Argv...), "stream process", []byte(nil)
+	argv, preface := append([]string(nil), s.task.Spec.Argv...), []byte(nil)
 	if s.task.Spec.Runner == runnerPython {
-		argv, name, preface = pythonArgv(&s.task.Spec, pythonRuns), "Python process", []byte(pythonProgram)
+		argv, preface = pythonArgv(&s.task.Spec, pythonRuns), []byte(pythonProgram)
 	}
 	if err := s.find(argv); err != nil {
 		return nil, err
@@ -285,7 +293,7 @@ func (s *slot) startStream(b *Block) (*streamProcess, error) {
 	}
 	p := &streamProcess{
 		Process: started, in: in, unread: unread, answers: read, lines: make(chan answerLine), quit: make(chan struct{}),
-		name: name, preface: preface,
+		name: processName(s.task.Spec.Runner), preface: preface,
 	}
 	p.owned.Go(p.listen)
 	p.owned.Go(func() { // our own reading end keeps a full pipe from breaking
