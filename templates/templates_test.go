@@ -233,3 +233,23 @@ func TestAZeroByteIsRefusedWhereverItStands(t *testing.T) {
 		}
 	}
 }
+
+func TestTheDocumentationHasEveryFieldAndAnExampleThatWorks(t *testing.T) {
+	page, err := os.ReadFile("../docs/slurm.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fields {
+		if !bytes.Contains(page, []byte("| `{{."+f[0]+"}}` |")) {
+			t.Errorf("docs/slurm.md has no row for {{.%s}}", f[0])
+		}
+	}
+	_, rest, _ := strings.Cut(string(page), "```\n#!/bin/bash")
+	example, _, found := strings.Cut("#!/bin/bash"+rest, "```")
+	if !found {
+		t.Fatal("docs/slurm.md has no example")
+	}
+	if w, err := (&Template{"example", example}).Check(); err != nil || w != nil {
+		t.Errorf("the example: %v, %v", w, err)
+	}
+}
