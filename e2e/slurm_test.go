@@ -124,8 +124,8 @@ partition = "high"
 	if left := lab.Run("root", "squeue", "-h"); left != "" {
 		t.Errorf("jobs are left:\n%s", left)
 	}
-	if out, err := exec.Command("pgrep", "-u", "alice").Output(); err == nil {
-		t.Errorf("processes of alice are left: %s", out)
+	if out, err := exec.Command("pgrep", "-u", "alice", "-a", "-f", lab.Dir).Output(); err == nil {
+		t.Errorf("processes of alice are left:\n%s", out)
 	}
 	// Workers of tasks with other options are in other arrays.
 	jobs := lab.Run("alice", "squeue", "-h", "-t", "all", "-u", "alice", "-o", "%P %j")
