@@ -12,7 +12,8 @@ import (
 // A Queue never calls the function given to Watch.
 //
 // A submission is an array of the system. Its name there holds the tag; its id is given out by the system, and bound to the tag
-// by the caller (Bind), once. Its workers have the id in their environment as DAISY_ARRAY.
+// by the caller (Bind), once. Its workers have the id in their environment as DAISY_ARRAY, in DAISY_RESTART how often the system has
+// started them again, and in DAISY_NODE what it calls their node.
 //
 // Properties of a Queue have Queue set. An element that the system calls cancelled, by whomever, is Ended with Cause Cancelled; one
 // whose node failed is Unknown with End.Cause NodeFailed, as it may be running all the same.

@@ -231,6 +231,42 @@ func TestElementsAreCancelledByAPlainListOfThoseThatAreThere(t *testing.T) {
 	}
 }
 
+func TestCloseCancelsWhatIsLeftAndDoesNotWaitForAFailedNode(t *testing.T) {
+	name := "|dz-" + aRun + "-3|None" + rowEnd + "\n"
+	rows := map[string]string{
+		"pending":    rowBegin + "7|4-9|7|PENDING|N/A|N/A|1|" + name,
+		"running":    rowBegin + "7|0|8|RUNNING|N/A|N/A|1|n1" + name,
+		"suspended":  rowBegin + "7|0|8|SUSPENDED|N/A|N/A|1|n1" + name,
+		"completing": rowBegin + "7|1|9|COMPLETING|N/A|N/A|1|n1" + name,
+		"failed":     rowBegin + "7|2|10|NODE_FAIL|N/A|N/A|1|n2" + name,
+		"ended":      rowBegin + "7|3|11|COMPLETED|N/A|N/A|1|n1" + name,
+	}
+	for _, c := range []struct {
+		rows          []string
+		cancel, fails bool
+	}{
+		{[]string{"failed", "ended"}, false, false},
+		{[]string{"completing", "ended"}, false, false},
+		{[]string{"pending", "completing"}, true, true},
+		{[]string{"running"}, true, true},
+		{[]string{"suspended"}, true, true},
+	} {
+		l, fake := faked(t, 0, all...)
+		l.Bind("3", "7")
+		said := ""
+		for _, r := range c.rows {
+			said += rows[r]
+		}
+		fake.Say("squeue", launchertest.Answer{Stdout: said})
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		err := l.Close(ctx)
+		cancel()
+		if n := len(fake.Calls("scancel")); (err != nil) != c.fails || (n > 0) != c.cancel {
+			t.Errorf("%v: %v, %d calls of scancel", c.rows, err, n)
+		}
+	}
+}
+
 // The texts are Slurm 22.05's.
 func TestAnUpdateOfAnArrayIsDoneWhereItsPendingPartIs(t *testing.T) {
 	l, fake := faked(t, 0, all...)

@@ -120,7 +120,8 @@ func (l *Launcher) Check(ctx context.Context) error {
 	return nil
 }
 
-// Close ends every job of the run that is left, and waits until they are gone.
+// Close ends every job of the run that is left, and waits until they are gone. Jobs that Slurm is cleaning up after are waited for as
+// long as there is time, and are no error: on a node that has failed that takes until somebody looks at it.
 func (l *Launcher) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
@@ -129,9 +130,14 @@ func (l *Launcher) Close(ctx context.Context) error {
 	if !used {
 		return nil
 	}
+	var before map[string]string
 	for try := 0; ; try++ {
-		left, err := l.live(ctx)
-		if err == nil && len(left) == 0 {
+		left, ending, err := l.live(ctx)
+		if err != nil && ctx.Err() != nil && before != nil {
+			left, err = before, nil // the time was over while it was asked
+		}
+		before = left
+		if err == nil && len(left) == 0 && !ending {
 			return nil
 		}
 		if try%20 == 0 { // again now and then: what was submitted while it was cancelled is missed the first time
@@ -141,20 +147,27 @@ func (l *Launcher) Close(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
+			if err == nil && len(left) == 0 {
+				return nil
+			}
 			return errors.Join(fmt.Errorf("jobs %s have not ended: %w", keys(left), context.Cause(ctx)), err)
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
 }
 
-// live are the arrays of the run that have not ended, with their tags.
-func (l *Launcher) live(ctx context.Context) (map[string]string, error) {
+// live are the arrays of the run of which something waits or runs, with their tags, and whether others are on their way out.
+func (l *Launcher) live(ctx context.Context) (left map[string]string, ending bool, err error) {
 	list, err := l.List(ctx)
-	left := map[string]string{}
+	left = map[string]string{}
 	for _, e := range list.Elements {
-		if e.State != launcher.Ended {
+		switch {
+		case e.State == launcher.Ended || e.End.Cause == launcher.NodeFailed:
+		case e.Word == "COMPLETING" || e.Word == "STAGE_OUT":
+			ending = true
+		default:
 			left[e.Array] = e.Tag
 		}
 	}
-	return left, err
+	return left, ending, err
 }

@@ -185,7 +185,7 @@ func jobEnvironment(base, over []string) (env, odd []string) {
 	for _, kv := range slices.Concat(base, over) {
 		name, _, _ := strings.Cut(kv, "=")
 		if name != "SLURM_CONF" && name != "SLURM_CLUSTERS" && (strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "SBATCH_") || strings.HasPrefix(name, "SQUEUE_")) ||
-			name == "DAISY_TAG" || name == "DAISY_ARRAY" || name == "DAISY_ELEMENT" || name == "DAISY_GPUS" {
+			name == "DAISY_TAG" || name == "DAISY_ARRAY" || name == "DAISY_RESTART" || name == "DAISY_ELEMENT" || name == "DAISY_GPUS" {
 			continue
 		}
 		if !syntax.ValidName(name) {
