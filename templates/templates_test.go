@@ -122,7 +122,7 @@ func TestWhateverATemplateDoesWithAValueItStaysQuoted(t *testing.T) {
 func TestTheScriptSetsUpAndBecomesTheWorker(t *testing.T) {
 	dir := t.TempDir()
 	v := Values{
-		Argv: []string{"/bin/sh", "-c", `echo "$$ $DAISY_TAG.$DAISY_ELEMENT $FROM_SETUP $PWD ${DAISY_GPUS-none}"; kill -USR1 $$; echo alive`},
+		Argv: []string{"/bin/sh", "-c", `echo "$$ $DAISY_TAG.$DAISY_ELEMENT.$DAISY_ARRAY.$DAISY_RESTART.$DAISY_NODE $FROM_SETUP $PWD ${DAISY_GPUS-none}"; kill -USR1 $$; echo alive`},
 		Dir:  dir, Folders: []string{dir + "/logs/deep"}, Tag: "12", Setup: "export FROM_SETUP=yes\r\necho $$\r\n",
 	}
 	for _, c := range []struct {
@@ -130,9 +130,9 @@ func TestTheScriptSetsUpAndBecomesTheWorker(t *testing.T) {
 		env  []string
 		want string
 	}{
-		{false, []string{"SLURM_ARRAY_TASK_ID=3", "CUDA_VISIBLE_DEVICES=1"}, "12.3 yes " + dir + " none"},
-		{true, []string{"SLURM_ARRAY_TASK_ID=3", "CUDA_VISIBLE_DEVICES=1,2"}, "12.3 yes " + dir + " 1,2"},
-		{true, []string{"ROCR_VISIBLE_DEVICES=5"}, "12.0 yes " + dir + " 5"},
+		{false, []string{"SLURM_ARRAY_TASK_ID=3", "SLURM_ARRAY_JOB_ID=7", "SLURM_JOB_ID=8", "CUDA_VISIBLE_DEVICES=1"}, "12.3.7.0. yes " + dir + " none"},
+		{true, []string{"SLURM_ARRAY_TASK_ID=3", "SLURM_ARRAY_JOB_ID=7", "SLURM_RESTART_COUNT=2", "SLURMD_NODENAME=n1", "CUDA_VISIBLE_DEVICES=1,2"}, "12.3.7.2.n1 yes " + dir + " 1,2"},
+		{true, []string{"SLURM_JOB_ID=8", "ROCR_VISIBLE_DEVICES=5"}, "12.0.8.0. yes " + dir + " 5"},
 	} {
 		v.GPUs = c.gpus
 		script, err := Worker.Render(v)

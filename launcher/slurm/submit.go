@@ -178,14 +178,17 @@ func placement(o *Options, cluster string, exclude []string) (args []string) {
 // showJob tells the worker that user code is to see the variables of the job.
 const showJob = "DAISY_SLURM_ENV"
 
+// identity are the variables that the script sets.
+var identity = []string{"DAISY_TAG", "DAISY_ELEMENT", "DAISY_ARRAY", "DAISY_RESTART", "DAISY_NODE", "DAISY_GPUS"}
+
 // jobEnvironment is the environment of sbatch, which the job inherits: the launcher's own, and over it that of the request. Variables by
 // which sbatch would take options stay out. Those that the shell of the script would drop are given apart.
 func jobEnvironment(base, over []string) (env, odd []string) {
 	at := map[string]int{}
 	for _, kv := range slices.Concat(base, over) {
 		name, _, _ := strings.Cut(kv, "=")
-		if name != "SLURM_CONF" && name != "SLURM_CLUSTERS" && (strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "SBATCH_") || strings.HasPrefix(name, "SQUEUE_")) ||
-			name == "DAISY_TAG" || name == "DAISY_ARRAY" || name == "DAISY_RESTART" || name == "DAISY_ELEMENT" || name == "DAISY_GPUS" {
+		ofJob := strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "SBATCH_") || strings.HasPrefix(name, "SQUEUE_")
+		if ofJob && name != "SLURM_CONF" && name != "SLURM_CLUSTERS" || slices.Contains(identity, name) {
 			continue
 		}
 		if !syntax.ValidName(name) {
