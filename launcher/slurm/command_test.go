@@ -74,11 +74,13 @@ func TestACommandThatHangsIsEndedWithWhatItStarted(t *testing.T) {
 	}
 	fake.Say("sbatch", launchertest.Answer{Stderr: "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n", Then: "sleep 600"})
 	fake.Say("scontrol", launchertest.Answer{})
-	if _, err := l.Submit(t.Context(), placed(t, 1)); !errors.Is(err, launcher.ErrUnsure) && !isRefusal(err, launcher.RefusedForNow) {
+	if _, err := l.Submit(t.Context(), placed(t, 1)); !errors.Is(err, launcher.ErrUnsure) {
 		t.Errorf("a submission that was cut short: %v", err)
 	}
 	fake.Say("sbatch", launchertest.Answer{Then: "sleep 600"})
-	if _, err := l.Submit(t.Context(), placed(t, 1)); !errors.Is(err, launcher.ErrUnsure) {
+	second := placed(t, 1)
+	second.Tag = "4"
+	if _, err := l.Submit(t.Context(), second); !errors.Is(err, launcher.ErrUnsure) {
 		t.Errorf("a submission without an answer: %v", err)
 	}
 }

@@ -50,7 +50,7 @@ var reasons = map[string]cause{
 	"PartitionInactive":        {"its partition is not active", false},
 	"PartitionTimeLimit":       {"it asks for more time than its partition gives: lower time, or take another partition", true},
 	"PartitionNodeLimit":       {"it asks for more nodes, cores or memory than its partition gives to one job: require less, or take another partition", true},
-	"PartitionConfig":          {"its partition does not take such jobs: require less, or take another partition", true},
+	"PartitionConfig":          {"its partition does not take such jobs: ask for less time, cores or memory, or take another partition", true},
 	"AccountNotAllowed":        {"its account may not use the partition: change account or partition", true},
 	"QOSNotAllowed":            {"its QOS may not be used in the partition: change qos or partition", true},
 	"InvalidAccount":           {"its account is not valid: change account", true},

@@ -19,6 +19,10 @@ var phrases = []struct {
 	{text: "Socket timed out", unsure: true},
 	{text: "Zero Bytes were transmitted", unsure: true},
 	{text: "Message receive failure", unsure: true},
+	{text: "Message send failure", unsure: true},
+	{text: "shutdown failure", unsure: true},
+	{text: "slurm controller (receive failure)", unsure: true},
+	{text: "slurm controller (send failure)", unsure: true},
 	{text: "Unexpected message received", unsure: true},
 	{text: "Header lengths are longer", unsure: true},
 	{text: "Insane message length", unsure: true},
@@ -30,7 +34,6 @@ var phrases = []struct {
 
 	{"Unable to contact slurm controller", false, launcher.RefusedForNow, "the controller of Slurm does not answer"},
 	{"Communication connection failure", false, launcher.RefusedForNow, "the controller of Slurm does not answer"},
-	{"Message send failure", false, launcher.RefusedForNow, "the controller of Slurm does not answer"},
 	{"Connection refused", false, launcher.RefusedForNow, "the controller of Slurm does not answer"},
 	{"standby mode", false, launcher.RefusedForNow, "the controller of Slurm is being replaced"},
 	{"Could not establish a configuration source", false, launcher.RefusedForNow, "the configuration of Slurm cannot be fetched"},
@@ -73,6 +76,10 @@ var phrases = []struct {
 func refusalOf(stderr string, failed error) error {
 	words := wordsOf(stderr)
 	lower := strings.ToLower(stderr)
+	final := strings.Contains(lower, "submission failed")
+	if !errors.Is(failed, errStatus) && !final { // cut short, perhaps in the middle of another try
+		return fmt.Errorf("%w (sbatch: %w)", launcher.ErrUnsure, failed)
+	}
 	for _, p := range phrases {
 		if !strings.Contains(lower, strings.ToLower(p.text)) {
 			continue
@@ -85,12 +92,8 @@ func refusalOf(stderr string, failed error) error {
 		}
 		return &launcher.Refusal{Kind: p.kind, Text: words}
 	}
-	// A limit of time or a signal cut sbatch short, or it never spoke of the job at all.
-	if !errors.Is(failed, errStatus) || !strings.Contains(lower, "sbatch:") && !strings.Contains(lower, "submission failed") {
-		if words == "" {
-			words = "nothing"
-		}
-		return fmt.Errorf("%w (sbatch: %w; it said: %s)", launcher.ErrUnsure, failed, words)
+	if !strings.Contains(lower, "sbatch:") && !final { // whoever spoke, it was not sbatch
+		return fmt.Errorf("%w (%w)", launcher.ErrUnsure, failed)
 	}
 	return &launcher.Refusal{Kind: launcher.RefusedForGood, Text: words}
 }
