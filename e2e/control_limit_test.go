@@ -3,9 +3,43 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
+
+func TestTheReportHasTheLimitsThatWereInForceAndThoseOfTheStart(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 1)+d.code("command")+"timeout = \"2h\"\nmax_workers = 3", blocks("then", 1)+shell("true")+"after = [\"work\"]"))
+	s := start(t, dir, "run", path, "--run-dir", "out")
+	v := d.next()
+	wantStatus(t, 0, dir, "set", "out", "task.work.timeout=3h", "task.work.max_workers=5")
+	v.ok()
+	s.wait()
+	stats := statsOf(t, dir+"/out")
+	var got []string
+	for _, r := range stats.Run.Resources {
+		if r.Resource == "timeout" || r.Resource == "max_workers" {
+			text := fmt.Sprintf("%s %s:", r.Task, r.Resource)
+			for _, n := range []*float64{r.Asked, r.AskedAtStart} {
+				if n == nil {
+					text += " -"
+				} else {
+					text += fmt.Sprintf(" %g", *n)
+				}
+			}
+			got = append(got, text)
+		}
+	}
+	if want := "work timeout: 10800 7200, work max_workers: 5 3, then timeout: 600 -, then max_workers: - -"; strings.Join(got, ", ") != want {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
+	}
+	if w := task(t, stats, "work"); w.TimeoutSeconds == nil || *w.TimeoutSeconds != 10800 {
+		t.Errorf("the timeout is %v s, want that of the end", w.TimeoutSeconds)
+	}
+	wantText(t, wantStatus(t, 0, dir, "stats", "out").stdout, "3h00m (2h00m at the start)", "5 (3 at the start)")
+}
 
 func TestANewTimeoutHoldsForBlocksThatRun(t *testing.T) {
 	t.Parallel()

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -278,42 +276,7 @@ func TestACoordinatorThatWasStoppedGoesOnWithAllItsWorkers(t *testing.T) {
 	}
 }
 
-func TestNothingOutlivesAKilledCoordinator(t *testing.T) {
-	t.Parallel()
-	d := newDirector(t)
-	dir, path := writeJob(t, job("resources = { cpu = 2 }", blocks("work", 2)+d.code("command", "E2E_DEAF=1")))
-	s := start(t, dir, "run", path, "--run-dir", "out")
-	first, second := d.next(), d.next()
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
-	first.wantGone(t)
-	second.wantGone(t)
-	awaitProcessEnd(t, first.PPID)
-	awaitProcessEnd(t, second.PPID)
-}
-
-func TestWhatABlockHasStartedEndsWithAKilledCoordinator(t *testing.T) {
-	t.Parallel()
-	// Each block starts a process in its own group and one in a session of its own, says who they are, and stays.
-	dir, path := writeJob(t, job("resources = { cpu = 1 }\ngrace = \"1s\"", blocks("work", 1)+
-		shell("sleep 1000 & echo $! > pids; setsid sleep 1000 & echo $! >> pids; echo all >> pids; wait")))
-	if err := os.WriteFile(filepath.Join(dir, "pids"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := start(t, dir, "run", path, "--run-dir", "out")
-	pids := strings.Fields(awaitFile(t, filepath.Join(dir, "pids"), "all"))
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
-	for _, text := range pids[:2] {
-		pid, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		awaitProcessEnd(t, pid)
-	}
-}
-
-func TestMarksOutliveAKilledCoordinator(t *testing.T) {
+func TestMarksOutliveAKilledRun(t *testing.T) {
 	t.Parallel()
 	d := newDirector(t)
 	dir, path := writeJob(t, job("resources = { cpu = 1 }\ntracking = \"tracking\"", blocks("count", 3)+d.code("command")))
@@ -321,8 +284,7 @@ func TestMarksOutliveAKilledCoordinator(t *testing.T) {
 	d.next().ok()
 	held := d.next()
 	awaitFile(t, dir+"/tracking/count/done/c/0", "\x01") // marks are written soon after
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
+	killAll(t, s, dir)
 	held.wantGone(t)
 
 	again := start(t, dir, "run", path)

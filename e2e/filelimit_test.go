@@ -16,14 +16,16 @@ func (s *submit) through(script string) {
 func TestAJobThatNeedsMoreOpenFilesThanAllowedIsRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
 	dir, path := writeJob(t, job("resources = { cpu = 22 }", blocks("work", 22)+shell("touch ran")))
-	s := prepare(t, dir, "run", path, "--run-dir", "out")
-	s.through("ulimit -n 100")
-	s.begin()
-	r := s.wait()
-	if r.status != 2 {
-		t.Errorf("exit status %d, want 2", r.status)
+	for _, args := range [][]string{{"plan", path}, {"run", path, "--run-dir", "out"}} {
+		s := prepare(t, dir, args...)
+		s.through("ulimit -n 100")
+		s.begin()
+		r := s.wait()
+		if r.status != 2 {
+			t.Errorf("%s: exit status %d, want 2", args[0], r.status)
+		}
+		wantText(t, r.stderr, "22 workers at once needs 102 open files, and the limit is 100", "ulimit -n 103", "21 workers at most")
 	}
-	wantText(t, r.stderr, "22 workers at once needs 102 open files, and the limit is 100", "ulimit -n 103", "21 workers at most")
 	for _, name := range []string{"ran", "out"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			t.Errorf("there is %s", name)

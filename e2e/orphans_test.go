@@ -12,38 +12,9 @@ import (
 	"testing"
 )
 
-func TestBlocksEndAtOnceWithAKilledCoordinator(t *testing.T) {
+func TestUserCodeIsNotToldWhichWorkerOfItsLauncherRunsIt(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"command", "stream"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			d := newDirector(t)
-			// Whoever starts the job again would run the same blocks at the same time.
-			dir, path := writeJob(t, job("resources = { cpu = 2 }\ngrace = \"5m\"", blocks("work", 2)+d.code(kind, "E2E_DEAF=1", "E2E_LEAVE=session")))
-			s := start(t, dir, "run", path, "--run-dir", "out")
-			visits := visitsOf(d, map[string]int{"ask": 2, "sit": 2})
-			// A stopped worker finds one death signal, however many came: not two, the second of which ends any worker at once.
-			for _, v := range visits["ask"] {
-				freeze(t, v.PPID)
-			}
-			kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-			s.wait()
-			for _, v := range visits["ask"] {
-				kill(t, v.PPID, syscall.SIGCONT)
-			}
-			for _, v := range append(visits["ask"], visits["sit"]...) {
-				v.wantGone(t)
-			}
-			for _, v := range visits["ask"] {
-				awaitProcessEnd(t, v.PPID)
-			}
-		})
-	}
-}
-
-func TestUserCodeIsNotToldWhoseChildItsWorkerIs(t *testing.T) {
-	t.Parallel()
-	runJob(t, 0, job("resources = { cpu = 1 }", blocks("work", 1)+shell(`test -z "$DAISY_PARENT"`)))
+	runJob(t, 0, job("resources = { cpu = 1 }", blocks("work", 1)+shell(`test -z "$DAISY_TAG$DAISY_ELEMENT"`)))
 }
 
 func TestWhatAShellStartedBeforeItBecameTheRunIsLeftAlone(t *testing.T) {

@@ -26,8 +26,7 @@ func TestAKilledRunGoesOnWhereItsJournalEnds(t *testing.T) {
 	d.next().ok()
 	held := d.next()
 	awaitFile(t, dir+"/tracking/count/done/c/0", "\x01") // marks follow the commit
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
+	killAll(t, s, dir)
 	held.wantGone(t)
 
 	again := start(t, dir, "run", "--resume", "out")
@@ -63,8 +62,7 @@ func TestFailuresSoFarCountAfterAResume(t *testing.T) {
 	s := start(t, dir, "run", path, "--run-dir", "out")
 	awaitFile(t, filepath.Join(dir, "attempts"), "1\n2\n") // so the end of the first is in the journal, or will be in a moment
 	awaitRecords(t, filepath.Join(dir, "out"))
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
+	killAll(t, s, dir)
 	if err := os.Remove(filepath.Join(dir, "second")); err != nil {
 		t.Fatal(err)
 	}
@@ -191,8 +189,7 @@ func TestOnlyLimitsMayChangeWithAResume(t *testing.T) {
 	dir, path := writeJob(t, text)
 	s := start(t, dir, "run", path, "--run-dir", "out")
 	held := d.next()
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
+	killAll(t, s, dir)
 	held.wantGone(t)
 	for name, c := range map[string]struct {
 		args []string
@@ -270,8 +267,7 @@ func TestATornJournalIsCutAndADamagedOneIsSaid(t *testing.T) {
 			s := start(t, dir, "run", path, "--run-dir", "out")
 			awaitFile(t, filepath.Join(dir, "ran"), "5\n")
 			awaitRecords(t, filepath.Join(dir, "out"))
-			kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-			s.wait()
+			killAll(t, s, dir)
 			files, err := filepath.Glob(filepath.Join(dir, "out", "journal", "*"))
 			if err != nil || len(files) != 1 {
 				t.Fatalf("the journal is %v (%v)", files, err)
@@ -421,7 +417,7 @@ func killAgainAndAgain(t *testing.T, seed uint64) (kills, lives int) {
 					pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
 					env, _ := os.ReadFile(stat)
 					cwd, _ := os.Readlink(filepath.Join(filepath.Dir(stat), "cwd"))
-					if pid != s.cmd.Process.Pid && cwd == dir && bytes.Contains(env, []byte("DAISY_RUN_ID=")) {
+					if pid != s.cmd.Process.Pid && cwd == dir && bytes.Contains(env, []byte("DAISY_LAUNCHED_FOR=")) {
 						found = append(found, pid)
 					}
 				}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"path/filepath"
-	"syscall"
 	"testing"
 )
 
@@ -40,8 +39,7 @@ func TestARetryThatIsKilledGoesOnWithAResume(t *testing.T) {
 	s := start(t, dir, "retry", "out")
 	held := d.next()
 	wantText(t, wantStatus(t, 2, dir, "retry", "out").stderr, "pid ")
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
+	killAll(t, s, dir)
 	held.wantGone(t)
 	again := start(t, dir, "run", "--resume", "out")
 	d.next().ok()

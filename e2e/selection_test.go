@@ -1,9 +1,9 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -41,6 +41,15 @@ func TestAPartOfTheBlocksCanBeRun(t *testing.T) {
 			if a, b := task(t, stats, "a"), task(t, stats, "b"); a.Success+b.Success != n || a.Skipped+b.Skipped != 12-n {
 				t.Errorf("%+v %+v", countsOf(a), countsOf(b))
 			}
+			if a, b := task(t, stats, "a"), task(t, stats, "b"); a.Unselected+b.Unselected != 12-n || *a.SkippedWhy.NotSelected+*b.SkippedWhy.NotSelected != 12-n || *a.SkippedWhy.Mask+*b.SkippedWhy.Mask != 0 {
+				t.Errorf("skipped because of %+v %+v", a.SkippedWhy, b.SkippedWhy)
+			}
+			wantText(t, r.stdout, fmt.Sprintf("12 blocks: %d succeeded, %d not selected. ", n, 12-n))
+			if strings.Contains(r.all(), "skip_mask") || strings.Contains(r.all(), "masked") {
+				t.Errorf("it speaks of a mask:\n%s", r.all())
+			}
+			wantText(t, wantStatus(t, 0, dir, "plan", path, c.args[0], c.args[1]).stdout, "12 blocks (")
+			wantText(t, wantStatus(t, 0, dir, "runs", ".").stdout, fmt.Sprintf(" %d of %d ", n, n))
 		})
 	}
 	dir, path := writeJob(t, text)
@@ -64,8 +73,7 @@ func TestAResumeKeepsThePartThatWasSelected(t *testing.T) {
 	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 6)+d.code("command")))
 	s := start(t, dir, "run", path, "--run-dir", "out", "--roi", "2:4")
 	held := d.next()
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
+	killAll(t, s, dir)
 	held.wantGone(t)
 	again := start(t, dir, "run", path, "--resume", "out")
 	for _, want := range []string{"2", "3"} {

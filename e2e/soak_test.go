@@ -165,7 +165,7 @@ func parties(coordinator int, top string) (workers, users []int) {
 		cwd, _ := os.Readlink(path + "/cwd")
 		line, _ := os.ReadFile(path + "/cmdline")
 		switch {
-		case pid == coordinator || !strings.HasPrefix(cwd, top) || !bytes.Contains(env, []byte("DAISY_RUN_ID=")):
+		case pid == coordinator || !strings.HasPrefix(cwd, top) || !bytes.Contains(env, []byte("DAISY_LAUNCHED_FOR=")):
 		case bytes.Contains(line, []byte("daisy-worker")):
 			workers = append(workers, pid)
 		default:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,10 +55,22 @@ func (s *submit) begin() {
 	s.t.Cleanup(func() {
 		_ = s.cmd.Process.Kill()
 		<-s.over
+		endWorkers(s.cmd.Dir)
 		if s.t.Failed() {
 			s.t.Logf("%v\nstdout:\n%s\nstderr:\n%s", s.cmd.Args, s.stdout, s.stderr)
 		}
 	})
+}
+
+// endWorkers kills the workers of runs in a folder, which outlive their coordinator for a while (Linux; elsewhere they do not).
+func endWorkers(dir string) {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		line, _ := os.ReadFile(path)
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && bytes.Contains(line, []byte("/daisy-worker\x00--slots")) && bytes.Contains(line, []byte(dir+"/")) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 }
 
 // signal goes to the whole process group, as from a terminal.

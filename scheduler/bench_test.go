@@ -233,24 +233,26 @@ func BenchmarkLongestHold(b *testing.B) {
 		name  string
 		make  func() *Pipeline
 		event func(s *Scheduler)
+		tried int64 // one block in so many has been tried, and the others have succeeded; 0 = no past
 	}{
-		{"success", star, func(s *Scheduler) { releaseFirst(s, Success) }},
-		{"failure", star, func(s *Scheduler) { releaseFirst(s, Failed) }},
+		{"success", star, func(s *Scheduler) { releaseFirst(s, Success) }, 0},
+		{"failure", star, func(s *Scheduler) { releaseFirst(s, Failed) }, 0},
 		{"failure_above_conflict", func() *Pipeline {
 			return mustPipeline([]Task{{ID: "one", Grid: one}, {ID: "many", Grid: cube(1e8, 4, true)}}, Edge{"one", "many"})
-		}, func(s *Scheduler) { releaseFirst(s, Failed) }},
-		{"abandon", coreCases[2].pipeline1e8, func(s *Scheduler) { s.Abandon(0) }},
+		}, func(s *Scheduler) { releaseFirst(s, Failed) }, 0},
+		{"abandon", coreCases[2].pipeline1e8, func(s *Scheduler) { s.Abandon(0) }, 0},
 		{"all_but_one_done", func() *Pipeline {
 			g := cube(1e8, 4, true)
 			return mustPipeline([]Task{{ID: "a", Grid: g, Done: done(g.Len(), g.Len()/2)}, {ID: "one", Grid: one}}, Edge{"a", "one"})
-		}, func(*Scheduler) {}},
+		}, func(*Scheduler) {}, 0},
 		{"counters_beyond_a_byte", func() *Pipeline { return all(box(1, 1000), nil, box(1, 4e6), nil) }, func(s *Scheduler) {
 			for range 240 { // then each of the 4e6 looks for what is left
 				releaseFirst(s, Success)
 			}
-		}},
-		{"resume_before_blocks_that_need_all", func() *Pipeline { return all(box(1e6, 20), done(2e7, 5), box(50, 1), nil) }, func(*Scheduler) {}},
-		{"resume_one_that_many_need", func() *Pipeline { return all(box(16, 1), done(16, 5), box(1e7, 1), done(1e7, 7)) }, func(*Scheduler) {}},
+		}, 0},
+		{"resume_before_blocks_that_need_all", func() *Pipeline { return all(box(1e6, 20), done(2e7, 5), box(50, 1), nil) }, func(*Scheduler) {}, 0},
+		{"resume_one_that_many_need", func() *Pipeline { return all(box(16, 1), done(16, 5), box(1e7, 1), done(1e7, 7)) }, func(*Scheduler) {}, 0},
+		{"resume_with_4e6_that_were_tried", func() *Pipeline { return Single(Task{ID: "a", Grid: cube(2e7, 0, false)}) }, func(*Scheduler) {}, 5},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var longest, best time.Duration
@@ -261,7 +263,22 @@ func BenchmarkLongestHold(b *testing.B) {
 			}
 			for b.Loop() {
 				b.StopTimer()
-				s := mustNew(c.make())
+				p, past := c.make(), []*Past(nil)
+				if c.tried > 0 {
+					n := p.Tasks()[0].Grid.Len()
+					past = []*Past{NewPast(n)}
+					for block := range n {
+						end := PastEnding{Outcome: Success}
+						if block%c.tried == 0 {
+							end.Outcome = Lost
+						}
+						past[0].Ended(block, end)
+					}
+				}
+				s, err := New(p, Options{Past: past})
+				if err != nil {
+					b.Fatal(err)
+				}
 				debug.FreeOSMemory()
 				b.StartTimer()
 				longest = 0

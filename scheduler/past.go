@@ -11,7 +11,8 @@ type Past struct {
 	succeeded, checked Bitmap
 	tried              map[int64]*record // those that came back, and those that failed
 	failed             map[int64]bool
-	tally              Tally // of attempts
+	triedAt            Bitmap // those tried when the scheduler was made, in an order that can be gone through in slices; nil if there are none
+	tally              Tally  // of attempts
 }
 
 // NewPast returns the past of a task of so many blocks of which nothing is known yet.
@@ -87,10 +88,22 @@ func (p *Past) marks() Bitmap {
 	for i := range b {
 		b[i] = p.succeeded[i] | p.checked[i]
 	}
+	if len(p.tried) > 0 {
+		p.triedAt = NewBitmap(p.blocks)
+	}
 	for block := range p.tried {
 		b.Set(block)
+		p.triedAt.Set(block)
 	}
 	return b
+}
+
+// triedIn are the blocks of a word that had been tried.
+func (p *Past) triedIn(word int64) uint64 {
+	if p == nil || p.triedAt == nil {
+		return 0
+	}
+	return p.triedAt[word]
 }
 
 // successes counts, of the bits of a word, those of blocks that had succeeded.

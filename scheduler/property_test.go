@@ -196,11 +196,7 @@ func TestAnyOrderOfEventsEndsWhereThePlainModelDoes(t *testing.T) {
 				t.Fatal(d)
 			}
 		}
-		acquire := func(task int) bool {
-			h, ok := s.Acquire(task, Holder{Worker: rapid.Uint32Range(0, 3).Draw(t, "worker")})
-			if !ok {
-				return false
-			}
+		check := func(h Handout, task int) {
 			b := m.blocks[task][h.Block]
 			if b.state != BlockReady || int(h.Attempt) != b.attempts+1 || seen[h.Lease] || h.Lease == 0 || int(h.Task) != task {
 				t.Fatalf("handed out %+v: the block is %v after %d attempts", h, b.state, b.attempts)
@@ -214,12 +210,33 @@ func TestAnyOrderOfEventsEndsWhereThePlainModelDoes(t *testing.T) {
 			seen[h.Lease] = true
 			b.state = BlockLeased
 			leased = append(leased, out{h.Lease, b})
-			return true
+		}
+		acquire := func(task int) bool {
+			h, ok := s.Acquire(task, Holder{Worker: rapid.Uint32Range(0, 3).Draw(t, "worker")})
+			if ok {
+				check(h, task)
+			}
+			return ok
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"acquire": func(t *rapid.T) {
 				for range rapid.IntRange(1, 6).Draw(t, "how many") {
 					acquire(rapid.IntRange(0, tasks-1).Draw(t, "task"))
+				}
+			},
+			"acquire a certain one": func(t *rapid.T) {
+				sync() // what is ready is known for certain then
+				task := rapid.IntRange(0, tasks-1).Draw(t, "task")
+				block := rapid.Int64Range(-1, int64(len(m.blocks[task]))).Draw(t, "block")
+				attempt := rapid.Int32Range(0, 3).Draw(t, "attempt")
+				inside := block >= 0 && block < int64(len(m.blocks[task]))
+				want := inside && m.blocks[task][block].state == BlockReady && int(attempt) > m.blocks[task][block].attempts
+				h, ok := s.Reacquire(task, block, attempt, Holder{Worker: rapid.Uint32Range(0, 3).Draw(t, "worker")})
+				if ok != want || ok && h.Block != block {
+					t.Fatalf("block %d as attempt %d: %+v %v, want %v", block, attempt, h, ok, want)
+				}
+				if ok {
+					check(h, task)
 				}
 			},
 			"release": func(t *rapid.T) {
@@ -295,6 +312,14 @@ func TestAnyOrderOfEventsEndsWhereThePlainModelDoes(t *testing.T) {
 					}
 					if got := past[e.task].Ended(e.block, e.PastEnding); got != e.verdict {
 						t.Fatalf("%+v: %v", e, got)
+					}
+				}
+				if rapid.Bool().Draw(t, "from its bytes") {
+					for i := range past {
+						var err error
+						if past[i], _, err = ReadPast(int64(len(m.blocks[i])), past[i].AppendBytes(nil)); err != nil {
+							t.Fatal(err)
+						}
 					}
 				}
 				if e := ends[len(ends)-1]; e.retry {

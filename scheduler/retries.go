@@ -103,6 +103,14 @@ func (r *retries) take(n int) uint32 {
 	return i
 }
 
+// place returns the place among those waiting of a block's record, and the record; the block is one of them.
+func (r *retries) place(block int64) (n int, i uint32) {
+	for i = r.waiting.first; r.get(i).block != uint32(block); i = r.get(i).next {
+		n++
+	}
+	return n, i
+}
+
 // hold puts the record of a block with those held, of a task of so many blocks.
 func (r *retries) hold(i uint32, blocks int64) {
 	if r.held == nil {

@@ -164,10 +164,7 @@ func (s *Scheduler) Acquire(task int, h Holder) (Handout, bool) {
 	if t.run == nil || t.run.tally.Ready == 0 || s.leases.full() {
 		return Handout{}, false
 	}
-	if h.Worker != t.lastWorker && h.Worker != 0 {
-		t.severalWorkers = t.severalWorkers || t.lastWorker != 0
-		t.lastWorker = h.Worker
-	}
+	t.see(h)
 	record, block, attempt := t.takeRetry(h), int64(0), int32(1)
 	if record != 0 {
 		r := t.retries.get(record)
@@ -175,12 +172,25 @@ func (s *Scheduler) Acquire(task int, h Holder) (Handout, bool) {
 	} else if block = t.takeFresh(); block < 0 {
 		return Handout{}, false
 	}
+	return s.grant(t, block, record, attempt, h), true
+}
+
+// grant makes a lease of a block that has just been taken from those that are ready.
+func (s *Scheduler) grant(t *task, block int64, record uint32, attempt int32, h Holder) Handout {
 	t.state[block] = stLeased
 	t.run.acquire()
 	t.highWater = max(t.highWater, block+1)
 	slot := s.leases.grant()
-	slot.task, slot.block, slot.holder, slot.record = int32(task), uint32(block), h, record
-	return Handout{Lease: slot.lease, Task: slot.task, Block: block, Attempt: attempt}, true
+	slot.task, slot.block, slot.holder, slot.record = int32(t.id), uint32(block), h, record
+	return Handout{Lease: slot.lease, Task: slot.task, Block: block, Attempt: attempt}
+}
+
+// see notes whether more than one worker takes blocks of the task.
+func (t *task) see(h Holder) {
+	if h.Worker != t.lastWorker && h.Worker != 0 {
+		t.severalWorkers = t.severalWorkers || t.lastWorker != 0
+		t.lastWorker = h.Worker
+	}
 }
 
 // Lookup returns the hand-out of a current lease.

@@ -35,6 +35,7 @@ const (
 	surveyUpstream                    // taint what waits for tainted blocks of other tasks
 	surveyLevel                       // and of the own task
 	surveyFill                        // mark the rest as done before
+	surveyRoots                       // and put down the tried blocks that need no others
 	surveyEnd
 )
 
@@ -44,6 +45,8 @@ func (s *Scheduler) planSurveys() {
 		if n := t.lattice.n; t.run != nil && n > 0 && n-t.skips <= n/surveyShare && t.levelCount() <= surveyLevels {
 			s.surveys = append(s.surveys, &survey{task: t})
 			t.surveyed = true
+		} else if t.past != nil {
+			t.past.triedAt = nil
 		}
 	}
 	for _, t := range s.tasks {
@@ -80,6 +83,8 @@ func (s *Scheduler) continueSurvey(left *int) {
 			v.level(left)
 		case surveyFill:
 			v.fill(left)
+		case surveyRoots:
+			v.roots(left)
 		}
 	}
 	if v.stage < surveyEnd {
@@ -113,17 +118,12 @@ func (v *survey) nextStage() {
 func (v *survey) mark(left *int) {
 	t := v.task
 	if v.forWords(left, func(w int64) int {
-		v.taint[w] = ^t.skip[w]
+		v.taint[w] = ^t.skip[w] | t.past.triedIn(w)
 		if rest := t.lattice.n - w*64; rest < 64 {
 			v.taint[w] &= 1<<rest - 1
 		}
 		return 1
 	}) {
-		if t.past != nil {
-			for block := range t.past.tried {
-				v.taint.Set(block)
-			}
-		}
 		v.nextStage()
 	}
 }
@@ -245,13 +245,25 @@ func (v *survey) fill(left *int) {
 		return 8
 	}) {
 		t.toSkip = 0 // a root is never tainted by another block
-		if t.past != nil {
-			for block := range t.past.tried {
-				if t.isRoot(block) {
-					t.endLater(block)
-				}
-			}
+		v.nextStage()
+		if t.past == nil || t.past.triedAt == nil {
+			v.nextStage() // at once: the task may be over
 		}
+	}
+}
+
+// roots puts down the tried blocks that need no others.
+func (v *survey) roots(left *int) {
+	t := v.task
+	if v.forWords(left, func(w int64) int {
+		return 1 + eachBit(t.past.triedIn(w), w*64, func(block int64) int {
+			if t.isRoot(block) {
+				t.endLater(block)
+			}
+			return 1
+		})
+	}) {
+		t.past.triedAt = nil
 		v.nextStage()
 	}
 }

@@ -30,6 +30,7 @@ type task struct {
 	roots    []box
 	walk     rootWalk // hands out the roots that are not skipped
 	fresh    int64    // of these, how many it has yet to hand out
+	overtook bool     // some were handed out before their turn (Reacquire), and the walk is to pass them over
 	skipWalk rootWalk // skips the others
 	toSkip   int64    // of these, how many it has yet to skip
 
@@ -161,12 +162,14 @@ func (t *task) takeFresh() int64 {
 		return -1
 	}
 	t.fresh--
-	if t.skips == 0 {
+	if t.skips == 0 && !t.overtook {
 		return t.walk.block(&t.lattice)
 	}
 	for {
-		t.walk.passOver(t.skip, ^uint64(0))
-		if block := t.walk.block(&t.lattice); !t.skip.Get(block) {
+		if t.skips > 0 {
+			t.walk.passOver(t.skip, ^uint64(0))
+		}
+		if block := t.walk.block(&t.lattice); !t.skip.Get(block) && (!t.overtook || t.state[block] == 0) {
 			return block
 		}
 	}

@@ -101,7 +101,7 @@ func examine(ctx context.Context, dir string) *diagnosis {
 	checks = append(checks, filesFinding(files, err))
 	checks = append(checks, folderFindings(dir)...)
 	checks = append(checks, machineFindings(process.ThisMachine(), runtime.NumCPU(), memoryOf("/proc/meminfo"))...)
-	checks = append(checks, networkFinding())
+	checks = append(checks, memoryLimitFinding(memoryHoldAt("/")), networkFinding())
 	d := &diagnosis{Version: 1, OK: true, Checks: checks}
 	for _, f := range checks {
 		d.OK = d.OK && f.State != missing

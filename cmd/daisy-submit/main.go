@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"example.org/daisy/internal/process"
 )
 
 // Exit statuses, the same for every command; the help of each lists its own.
@@ -42,7 +44,10 @@ func usage(format string, args ...any) error {
 
 func infrastructure(err error) error { return &statusError{exitInfrastructure, err} }
 
-func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
+func main() {
+	process.RunLimited()
+	os.Exit(run(os.Args, os.Stdout, os.Stderr))
+}
 
 // run is the whole program but for the process that it runs in.
 func run(args []string, stdout, stderr io.Writer) int {

@@ -26,14 +26,15 @@ func planCommand() *cli.Command {
 		Name: "plan", Usage: "show what a job would run, and start nothing",
 		UsageText: "daisy-submit plan JOB [OPTIONS]",
 		Description: `Checks the job file JOB and prints its tasks, regions and arrays, and how many blocks can run at once over the course of
-the run. Blocks that the tracking folder says are done are counted. Nothing is started or written.
+the run. Blocks that the tracking folder says are done are counted. Nothing is started or written. What would keep the run from starting
+here, as a limit of open files that is too low, is an error.
 
 EXAMPLE
    daisy-submit plan segment.toml
 
 EXIT STATUS
    0    the job can be run
-   2    the job file or the command line is wrong
+   2    the job file or the command line is wrong, or this machine's limits are too low for the job
    3    the tracking folder cannot be read, or the answer could not be written
 `,
 		Flags: append(append(jobFlags(), selectionFlags()...), &cli.BoolFlag{Name: "json", Usage: "as JSON, in the shape of docs/plan.md"}),
@@ -46,10 +47,18 @@ EXIT STATUS
 			if err != nil {
 				return err
 			}
+			if err := checkFiles(j); err != nil {
+				return err
+			}
+			hold := memoryHoldAt("/")
+			if _, err := hold.checkMemory(j); err != nil {
+				return &statusError{exitUsage, err}
+			}
 			p, err := makePlan(j)
 			if err != nil {
 				return refused(err)
 			}
+			p.hold(j, hold)
 			if c.Bool("json") {
 				err = json.NewEncoder(c.App.Writer).Encode(p)
 			} else {
@@ -99,6 +108,7 @@ type planTask struct {
 	After      []string    `json:"after"`
 	Blocks     int64       `json:"blocks"`
 	Masked     int64       `json:"masked"`
+	Unselected int64       `json:"unselected"`
 	Done       int64       `json:"done"`
 	Grid       []int64     `json:"grid"`
 	Levels     int         `json:"levels"`
@@ -113,8 +123,11 @@ type planTask struct {
 	AtOnce     int64       `json:"at_once"`
 	Input      *planVolume `json:"input"`
 	Output     *planVolume `json:"output"`
+	// EnforceMemory is how requires.memory is enforced here, null if it is not.
+	EnforceMemory *string `json:"enforce_memory"`
 
 	requires scheduler.Resources
+	held     string // what that means
 }
 
 // planRest is what fit = "valid" leaves of the total write region, as no whole block fits there.
@@ -175,7 +188,7 @@ func makePlan(j *job.Job) (*plan, error) {
 	for i, t := range tasks {
 		jt, g := j.Task(t.ID), t.Grid
 		pt := planTask{
-			ID: t.ID, After: append([]string{}, jt.After...), Blocks: g.Len(), Masked: jt.Mask.Count(), Done: t.Done.Count(),
+			ID: t.ID, After: append([]string{}, jt.After...), Blocks: g.Len(), Masked: jt.Mask.Count() - jt.Unselected.Count(), Unselected: jt.Unselected.Count(), Done: t.Done.Count(),
 			Grid: g.Shape().Slice(), Levels: g.Levels(), Fit: g.Spec().Fit.String(),
 			TotalRead: g.TotalRead(), TotalWrite: g.TotalWrite(), Unwritten: unwritten(g),
 			BlockRead: g.Spec().Read.Shape.Slice(), BlockWrite: g.BlockShape().Slice(),
@@ -192,6 +205,28 @@ func makePlan(j *job.Job) (*plan, error) {
 		p.Tasks = append(p.Tasks, pt)
 	}
 	return p, nil
+}
+
+// unselected is how many blocks are left out.
+func (p *plan) unselected() (n int64) {
+	for _, t := range p.Tasks {
+		n += t.Unselected
+	}
+	return n
+}
+
+// hold adds how memory is enforced.
+func (p *plan) hold(j *job.Job, h memoryHold) {
+	for i := range p.Tasks {
+		t := j.Task(p.Tasks[i].ID)
+		if !t.EnforceMemory {
+			continue
+		}
+		p.Tasks[i].EnforceMemory, p.Tasks[i].held = &h.how, h.says(t)
+		if text := h.warns(t); text != "" {
+			p.Warnings = append(p.Warnings, text)
+		}
+	}
 }
 
 // withMarks is the pipeline with the blocks that are done by the marks in a tracking folder, which a run would skip.
@@ -316,7 +351,11 @@ func (p *plan) write(w io.Writer) error {
 			arrays = append(arrays, []string{t.ID, a.role, a.v.Path, a.v.Format, a.v.Type, numbers(a.v.Shape, " x "), unit + " " + numbers(a.v.Chunks, " x "), size})
 		}
 	}
-	title := fmt.Sprintf("Plan of %s: %s in %s, launcher %s, budget %s", p.Name, units.Plural(p.Blocks, "block"), units.Plural(int64(len(p.Tasks)), "task"), p.Launcher, dash(readable(p.resources)))
+	blocks := units.Plural(p.Blocks, "block")
+	if leftOut := p.unselected(); leftOut > 0 {
+		blocks = fmt.Sprintf("%s (%s selected)", blocks, units.Count(p.Blocks-leftOut))
+	}
+	title := fmt.Sprintf("Plan of %s: %s in %s, launcher %s, budget %s", p.Name, blocks, units.Plural(int64(len(p.Tasks)), "task"), p.Launcher, dash(readable(p.resources)))
 	if err := report.Grid(w, title+"\n\nTasks", []string{"<task", "<after", "blocks", "done before", "grid", "levels", "<requires", "max workers", "at once"}, tasks); err != nil {
 		return err
 	}
@@ -326,6 +365,11 @@ func (p *plan) write(w io.Writer) error {
 	for _, t := range p.Tasks {
 		if t.Unwritten != nil {
 			if _, err := fmt.Fprintln(w, sayUnwritten(t.ID, t.Unwritten)); err != nil {
+				return err
+			}
+		}
+		if t.held != "" {
+			if _, err := fmt.Fprintln(w, t.held); err != nil {
 				return err
 			}
 		}

@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/jobfile"
 	"example.org/daisy/internal/report"
 	"example.org/daisy/internal/rundir"
@@ -79,6 +81,9 @@ func (r *jobRun) goOn(c *cli.Context, dir *rundir.Dir) error {
 	if err := r.checkFiles(); err != nil {
 		return err
 	}
+	if err := r.holdMemory(); err != nil {
+		return err
+	}
 	var err error
 	binary := "" // the run's own copy, so that an upgrade does not touch it
 	if _, err := os.Stat(dir.WorkerPath()); err != nil {
@@ -142,7 +147,30 @@ func (r *jobRun) loadFrozen(c *cli.Context, dir *rundir.Dir) error {
 		}
 		return &statusError{exitUsage, fmt.Errorf("%s cannot be resumed with another job; only limits may change. Start a new run, or undo this:\n%w", dir.Path(), errors.Join(errs...))}
 	}
+	r.set = limitsGiven(was, r.job, c.StringSlice("set"), c.IsSet("max-workers"))
 	return nil
+}
+
+// limitsGiven are the keys of the limits that a resume was given: on the command line, or because the job beside it has others than the run began
+// with.
+func limitsGiven(was, now *job.Job, sets []string, maxWorkers bool) (keys []string) {
+	for _, s := range sets {
+		key, _, _ := strings.Cut(s, "=")
+		keys = append(keys, strings.TrimSpace(key))
+	}
+	if was.HasResources != now.HasResources || was.Resources.String() != now.Resources.String() {
+		keys = append(keys, "run.resources")
+	}
+	for i := range now.Tasks {
+		a, b := &was.Tasks[i], &now.Tasks[i]
+		if maxWorkers || a.MaxWorkers != b.MaxWorkers {
+			keys = append(keys, "task."+b.ID+".max_workers")
+		}
+		if a.Timeout != b.Timeout {
+			keys = append(keys, "task."+b.ID+".timeout")
+		}
+	}
+	return keys
 }
 
 // reportEnded prints the report of a run that has ended with all its blocks, well or not; there is nothing to resume then.

@@ -49,8 +49,9 @@ run is kept in its run directory. Ctrl-C, SIGTERM and SIGQUIT end it in order, a
 terminal goes away (SIGHUP).
 
 With --resume it goes on with a run that was killed, interrupted, stopped, or could not write: blocks that succeeded are not run
-again, failures and retries so far count. The job is the one that the run directory keeps; JOB and --set may change limits
-(max_workers, resources, timeouts, retries), nothing else. Resuming a run that has ended prints its report.
+again, failures and retries so far count, and workers that still live go on with their blocks. The job is the one that the run
+directory keeps; JOB and --set may change limits (max_workers, resources, timeouts, retries), nothing else.
+Resuming a run that has ended prints its report.
 
 EXAMPLE
    daisy-submit run segment.toml --max-workers 4 --set task.predict.timeout=20m
@@ -127,9 +128,13 @@ type jobRun struct {
 	job            *job.Job
 	runDir         string
 	lock           *rundir.Lock // of the run directory that is resumed; nil for a new run
+	set            []string     // keys of limits that the command line of a resume gives
 	retry          []string     // tasks whose failed blocks are tried again with the resume
 	json           bool
 	stdout, stderr io.Writer
+
+	launcher launcher.Launcher // once it is there
+	signals  chan os.Signal    // that end the run
 }
 
 func (r *jobRun) run(ctx context.Context) error {
@@ -155,6 +160,9 @@ func (r *jobRun) run(ctx context.Context) error {
 	if err := r.checkFiles(); err != nil {
 		return err
 	}
+	if err := r.holdMemory(); err != nil {
+		return err
+	}
 	used := isUsed(r.runDir)
 	dir, err := rundir.Create(j.Directory, j.Name, r.runDir)
 	switch {
@@ -174,12 +182,14 @@ func (r *jobRun) run(ctx context.Context) error {
 }
 
 // checkFiles refuses a job whose workers need more open files than this process may have.
-func (r *jobRun) checkFiles() error {
+func (r *jobRun) checkFiles() error { return checkFiles(r.job) }
+
+func checkFiles(j *job.Job) error {
 	files, err := process.FileLimit()
 	if err != nil {
 		return infrastructure(err)
 	}
-	if err := checkFileLimit(r.job, r.job.Budget(machine()), files); err != nil {
+	if err := checkFileLimit(j, j.Budget(machine()), files); err != nil {
 		return &statusError{exitUsage, err} // fewer workers mend it
 	}
 	return nil
@@ -193,6 +203,9 @@ func (r *jobRun) begin(ctx context.Context, dir *rundir.Dir, binary string) (beg
 	}
 	mode := report.ModeFor(out, r.json)
 	progress := report.NewProgress(out, mode)
+	r.signals = make(chan os.Signal, 4)
+	signal.Notify(r.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
+	defer signal.Stop(r.signals)
 	c, err := r.prepare(ctx, dir, binary, progress.Notice)
 	if err != nil {
 		_ = progress.Close()
@@ -251,7 +264,7 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 	cfg := coordinator.Config{
 		Job: r.job, RunDir: dir, Version: version.String(), Listen: true,
 		Budget: r.job.Budget(machine()), Serial: r.job.Launcher == "serial", Notice: notice,
-		Resume: r.lock != nil, Lock: r.lock, Retry: r.retry,
+		Resume: r.lock != nil, Lock: r.lock, Set: r.set, Retry: r.retry,
 	}
 	var c *coordinator.Coordinator
 	if cfg.Serial {
@@ -282,7 +295,11 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 	if err := cfg.Launcher.Check(ctx); err != nil {
 		return nil, infrastructure(err)
 	}
-	if c, err = coordinator.New(cfg); err != nil {
+	r.launcher = cfg.Launcher
+	begun := r.endAtSignal(os.Exit)
+	c, err = coordinator.New(cfg)
+	begun()
+	if err != nil {
 		return nil, refused(err)
 	}
 	if r.lock != nil { // with the new limits, now that nothing is refused any more
@@ -314,10 +331,41 @@ var showEvery = map[report.Mode]time.Duration{
 // nobody who asks twice wants to wait.
 const forceAfter = 10 * time.Second
 
-// force ends the program if the run has not ended by itself within forceAfter. Its workers end with it.
+// endAtSignal ends the program at a signal as long as the run has not begun, with the workers of the coordinator before that it may have
+// taken over already.
+func (r *jobRun) endAtSignal(exit func(int)) (begun func()) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case s := <-r.signals:
+			r.endWorkers()
+			sig, _ := s.(syscall.Signal)
+			exit(128 + int(sig))
+		case <-over:
+		}
+	}()
+	return func() {
+		close(over)
+		<-done
+	}
+}
+
+// endWorkers ends the workers at once, before the program is ended.
+func (r *jobRun) endWorkers() {
+	if r.launcher == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), orphanBound)
+	defer cancel()
+	_ = r.launcher.Close(ctx) // who is left has got SIGKILL
+}
+
+// force ends the program, and its workers, if the run has not ended by itself within forceAfter.
 func (r *jobRun) force(sig syscall.Signal, exit func(int)) (stop func() bool) {
 	return time.AfterFunc(forceAfter, func() {
 		fmt.Fprintf(r.stderr, "the run was told to end at once and has not in %s: the disk below its run directory does not answer, or that of the tracking; this program ends now\n", units.Duration(forceAfter))
+		r.endWorkers()
 		exit(128 + int(sig))
 	}).Stop
 }
@@ -329,10 +377,11 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	harmless := make(chan os.Signal, 1)
 	signal.Notify(harmless, syscall.SIGHUP, syscall.SIGPIPE)
 	defer signal.Stop(harmless)
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
-	defer signal.Stop(signals)
 
+	unselected := map[string]int64{}
+	for i := range r.job.Tasks {
+		unselected[r.job.Tasks[i].ID] = r.job.Tasks[i].Unselected.Count()
+	}
 	shown := make(chan struct{})
 	over := make(chan struct{})
 	go func() {
@@ -348,7 +397,7 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 		started := time.Now()
 		for {
 			select {
-			case s := <-signals:
+			case s := <-r.signals:
 				sig, _ := s.(syscall.Signal)
 				if !c.Interrupt(sig) {
 					if calm == nil {
@@ -360,7 +409,7 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 			case <-show.C:
 				var snap engine.Snapshot
 				if c.Snapshot(ctx, &snap) == nil {
-					progress.Update(time.Now(), progressOf(&snap, time.Since(started)))
+					progress.Update(time.Now(), progressOf(&snap, unselected, time.Since(started)))
 				}
 			case <-over:
 				return
@@ -371,7 +420,7 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	close(over)
 	<-shown
 	// What is left is to say how it went, to somebody who may not listen: signals end that as they end any program.
-	signal.Stop(signals)
+	signal.Stop(r.signals)
 	ending, done := context.WithTimeout(context.Background(), orphanBound)
 	if left, orphanErr := process.EndOrphans(ending); orphanErr != nil {
 		progress.Notice(orphanErr.Error())
@@ -404,14 +453,14 @@ func ended(result coordinator.Result, err error) error {
 	return &statusError{status: status}
 }
 
-func progressOf(s *engine.Snapshot, elapsed time.Duration) report.Snapshot {
+func progressOf(s *engine.Snapshot, unselected map[string]int64, elapsed time.Duration) report.Snapshot {
 	out := report.Snapshot{State: s.State.String(), Elapsed: elapsed, Tasks: make([]report.TaskProgress, len(s.Tasks))}
 	for i, t := range s.Tasks {
 		out.Tasks[i] = report.TaskProgress{
 			ID: t.ID, State: t.State.String(), Blocks: t.Tally.Total,
 			Waiting: t.Tally.Waiting, Ready: t.Tally.Ready, Leased: t.Tally.Leased, Running: t.SlotsBusy,
 			Success: t.Tally.Success, Skipped: t.Tally.Skipped, Failed: t.Tally.Failed, Orphaned: t.Tally.Orphaned, Abandoned: t.Tally.Abandoned,
-			Retries: t.Tally.Retries, Slots: t.SlotsBusy + t.SlotsIdle + t.SlotsStarting, Waits: t.Waits,
+			Unselected: unselected[t.ID], Retries: t.Tally.Retries, Slots: t.SlotsBusy + t.SlotsIdle + t.SlotsStarting, Waits: t.Waits,
 		}
 	}
 	return out

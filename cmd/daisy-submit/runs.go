@@ -90,7 +90,8 @@ type runRow struct {
 	ID        string    `json:"id"`
 	State     string    `json:"state"`
 	Started   time.Time `json:"started"`
-	// Done and Blocks are null where nobody can say: the run was killed, or its coordinator does not answer.
+	// Done and Blocks are null where nobody can say: the coordinator does not answer, or the journal of a run that was killed cannot be
+	// read, or not soon.
 	Done    *int64 `json:"done"`
 	Blocks  *int64 `json:"blocks"`
 	Bytes   int64  `json:"bytes"`
@@ -139,12 +140,12 @@ func listRuns(ctx context.Context, folder string) (*runList, error) {
 		switch {
 		case state == runRunning:
 			row.askCoordinator(ctx)
-		case s != nil && state != runKilled:
-			var done, blocks int64
-			for _, t := range s.Tasks {
-				done, blocks = done+t.Success+t.Skipped, blocks+t.Blocks
+		case state == runKilled: // without a count if its journal cannot be read, or not soon
+			if now, err := statsOfKilled(ctx, dir, readForList); err == nil {
+				row.count(&now)
 			}
-			row.Done, row.Blocks = &done, &blocks
+		default:
+			row.count(s)
 		}
 		if row.Bytes, row.Files, err = sizeOf(path); err != nil {
 			list.errs = append(list.errs, err)
@@ -153,6 +154,19 @@ func listRuns(ctx context.Context, folder string) (*runList, error) {
 	}
 	slices.SortStableFunc(list.Runs, func(a, b runRow) int { return a.Started.Compare(b.Started) })
 	return list, nil
+}
+
+// count takes the blocks of a run that are done, and all, from its statistics. Those that are not selected are none.
+func (r *runRow) count(s *api.Stats) {
+	var done, blocks int64
+	for _, t := range s.Tasks {
+		leftOut := t.Unselected
+		if n := t.SkippedWhy.NotSelected; n != nil {
+			leftOut = *n
+		}
+		done, blocks = done+t.Success+max(t.Skipped-leftOut, 0), blocks+t.Blocks-t.Unselected
+	}
+	r.Done, r.Blocks = &done, &blocks
 }
 
 // askFor bounds the wait for a coordinator, which a list of runs can do without.
@@ -172,7 +186,7 @@ func (r *runRow) askCoordinator(ctx context.Context) {
 	}
 	var done, blocks int64
 	for _, t := range now.Tasks {
-		done, blocks = done+t.Success+t.Skipped, blocks+t.Blocks
+		done, blocks = done+t.Success+max(t.Skipped-t.Unselected, 0), blocks+t.Blocks-t.Unselected
 	}
 	r.Done, r.Blocks = &done, &blocks
 }

@@ -39,5 +39,5 @@ func sayLeft(j *job.Job) string {
 	for i := range j.Tasks {
 		total += j.Tasks[i].Grid.Len()
 	}
-	return fmt.Sprintf("%d of %d blocks are selected; the others are skipped", j.Selected, total)
+	return fmt.Sprintf("%d of %d blocks are selected; the others are left out", j.Selected, total)
 }

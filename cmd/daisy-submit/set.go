@@ -16,7 +16,7 @@ func setCommand() *cli.Command {
 task.ID.timeout. All of them, or none if one is not possible. More resources and workers are used at once. When there are too
 many workers for smaller limits, those leave first that have not joined yet, then those that have nothing to do, then those that
 run blocks, which they finish. A new timeout holds for blocks that run, too, from
-their start. A change holds until the coordinator ends; on a resume, give it with --set.
+their start. A change holds for the rest of the run, over a resume too, unless that is given another value; the caps of the site hold for it.
 ` + runDirUsage + `
 
 EXAMPLE

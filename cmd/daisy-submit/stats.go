@@ -16,9 +16,10 @@ import (
 
 func statsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "stats", Usage: "print the statistics of a run that has ended",
+		Name: "stats", Usage: "print the statistics of a run that has ended, or was killed",
 		UsageText: "daisy-submit stats [RUN_DIR|latest] [--format table|markdown|csv|json]",
-		Description: `Prints what stats.json of a run directory says.
+		Description: `Prints what stats.json of a run directory says. Of a run that was killed before it could write one it prints what its
+journal says.
 ` + runDirUsage + `
 
 EXAMPLE
@@ -46,7 +47,12 @@ EXIT STATUS
 			if err != nil {
 				return err
 			}
-			s, err := readStats(dir)
+			var s api.Stats
+			if state, _ := stateOf(dir); state == runKilled && !exists(dir.StatsPath()) {
+				s, err = statsOfKilled(c.Context, dir, readForStats)
+			} else {
+				s, err = readStats(dir)
+			}
 			if err != nil {
 				return &statusError{exitUsage, err}
 			}
@@ -63,7 +69,7 @@ func readStats(dir *rundir.Dir) (api.Stats, error) {
 	path := dir.StatsPath()
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, fmt.Errorf("the run in %s has no statistics yet: it has not ended, or was killed before; %s says where it stands", dir.Path(), said("status", dir.Path()))
+		return s, fmt.Errorf("the run in %s has no statistics yet: it has not ended; %s says where it stands", dir.Path(), said("status", dir.Path()))
 	}
 	if err != nil {
 		return s, err

@@ -22,17 +22,20 @@ import (
 )
 
 func main() {
+	process.RunLimited()
 	os.Exit(run(os.Args, os.Getenv, os.Stdout, os.Stderr))
 }
 
 const description = `Joins the coordinator of a run, acquires blocks, runs the user code of its task on them, and
 releases them. Launchers start it with the environment variables DAISY_TAG and DAISY_ELEMENT
-(who it is), DAISY_GPUS (a comma list of its devices) and DAISY_PARENT (the process without
-which it is not to go on). Started by hand it needs none of them.
+(who it is) and DAISY_GPUS (a comma list of its devices). Started by hand it needs none of them.
+
+When its coordinator is gone it goes on with its blocks and looks for the next one, which
+resumes the run. When none has come for nearly as long as abandon_after, it kills its blocks
+and ends.
 
 On SIGTERM or SIGINT it takes no new blocks, gives those that run the job's grace time, gives
-back what has not ended, and leaves. A second one ends it at once, and so does the first one
-if the process of DAISY_PARENT has ended.
+back what has not ended, and leaves. A second one ends it at once.
 
 EXAMPLE:
    Help a run with four more blocks at once:
@@ -75,11 +78,7 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 			if err != nil {
 				return usageError{err}
 			}
-			parent, err := parentOf(getenv)
-			if err != nil {
-				return usageError{err}
-			}
-			return work(c.Context, cfg, parent)
+			return work(c.Context, cfg)
 		},
 	}
 	err := app.Run(args)
@@ -134,49 +133,20 @@ func configure(c *cli.Context, getenv func(string) string, log io.Writer) (worke
 	return cfg, nil
 }
 
-// parentOf is the process without which the worker's blocks are to end at once, 0 if there is none.
-func parentOf(getenv func(string) string) (int, error) {
-	text := getenv("DAISY_PARENT")
-	if text == "" {
-		return 0, nil
-	}
-	pid, err := strconv.Atoi(text)
-	if err != nil || pid < 1 {
-		return 0, fmt.Errorf("DAISY_PARENT is %q: it must be the process id of the launcher that started this worker", text)
-	}
-	return pid, nil
-}
-
-// parentLook is how often it is looked whether a worker that was told to stop still has its parent.
-const parentLook = 20 * time.Millisecond
-
-// obey stops the worker at the first signal and aborts it at the second, or as soon as it is bereft of the parent that it is
-// bound to. It returns when the worker has finished, or was aborted.
-func obey(signals <-chan os.Signal, finished <-chan struct{}, bereft func() bool, stop, abort func()) {
-	select {
-	case <-finished:
-		return
-	case <-signals:
-		stop()
-	}
-	// The death signal of the parent comes when one of its threads ends, so that the others may be there for a moment.
-	look := time.NewTicker(parentLook)
-	defer look.Stop()
-	for !bereft() {
+// obey stops the worker at the first signal and aborts it at the second. It returns when the worker has finished, or was aborted.
+func obey(signals <-chan os.Signal, finished <-chan struct{}, stop, abort func()) {
+	for _, act := range []func(){stop, abort} {
 		select {
 		case <-finished:
 			return
 		case <-signals:
-			abort()
-			return
-		case <-look.C:
+			act()
 		}
 	}
-	abort()
 }
 
 // work runs the worker until it ends or signals end it.
-func work(ctx context.Context, cfg worker.Config, parent int) error {
+func work(ctx context.Context, cfg worker.Config) error {
 	// Orphans of user code become this process's children, so that none is overlooked.
 	if err := process.Adopt(); err != nil {
 		fmt.Fprintf(cfg.Log, "[worker] %v; what user code leaves behind is searched for instead\n", err)
@@ -196,7 +166,7 @@ func work(ctx context.Context, cfg worker.Config, parent int) error {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		obey(signals, finished, func() bool { return parent != 0 && os.Getppid() != parent }, cancel, func() { close(abort) })
+		obey(signals, finished, cancel, func() { close(abort) })
 	}()
 	err := worker.Run(ctx, cfg)
 	close(finished)

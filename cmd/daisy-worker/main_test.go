@@ -34,7 +34,6 @@ func TestAWrongCommandLineIsOneLineAndStatus2(t *testing.T) {
 		{nil, []string{"--run-dir", dir, "--slots", "0"}, "daisy-worker: --slots is 0, at least 1 is needed\n"},
 		{nil, []string{"--run-dir", dir, "extra"}, "daisy-worker: \"extra\" is not expected; all that there is are flags, see --help\n"},
 		{nil, []string{"--nonsense"}, "daisy-worker: flag provided but not defined: -nonsense\n"},
-		{map[string]string{"DAISY_PARENT": "x"}, []string{"--run-dir", dir}, "daisy-worker: DAISY_PARENT is \"x\": it must be the process id of the launcher that started this worker\n"},
 		{tagged, []string{"--run-dir", dir}, "daisy-worker: DAISY_TAG is \"3\", but DAISY_ELEMENT is \"x\": it must be a number from 0\n"},
 		{map[string]string{"DAISY_TAG": "3", "DAISY_ELEMENT": "0"}, []string{"--run-dir", dir, "--name", "n"}, "daisy-worker: --name and --task are for a worker that no launcher started, and DAISY_TAG says that one did\n"},
 	} {
@@ -45,20 +44,17 @@ func TestAWrongCommandLineIsOneLineAndStatus2(t *testing.T) {
 	}
 }
 
-func TestAWorkerStopsAtASignalAndIsAbortedAtASecondOneOrWithoutItsParent(t *testing.T) {
+func TestAWorkerStopsAtASignalAndIsAbortedAtASecondOne(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		signals  int           // one a second
-		bereft   time.Duration // when its parent ends; 0 = it does not
 		finished time.Duration // when its blocks have ended by themselves
 		want     string
 	}{
-		{"nobody stops it", 0, time.Second, time.Hour, ""},
-		{"it has its parent", 1, 0, time.Hour, "stop at 1s"},
-		{"twice", 2, 0, time.Hour, "stop at 1s, abort at 2s"},
-		{"its parent had ended", 1, 500 * time.Millisecond, time.Hour, "stop at 1s, abort at 1s"},
-		{"its parent is still ending", 1, 1010 * time.Millisecond, time.Hour, "stop at 1s, abort at 1.02s"},
-		{"it is faster", 1, 10 * time.Second, 9 * time.Second, "stop at 1s"},
+		{"nobody stops it", 0, time.Hour, ""},
+		{"once", 1, time.Hour, "stop at 1s"},
+		{"twice", 2, time.Hour, "stop at 1s, abort at 2s"},
+		{"it is faster", 1, 9 * time.Second, "stop at 1s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -75,8 +71,7 @@ func TestAWorkerStopsAtASignalAndIsAbortedAtASecondOneOrWithoutItsParent(t *test
 				note := func(what string) func() {
 					return func() { done = append(done, what+" at "+time.Since(start).String()) }
 				}
-				bereft := func() bool { return c.bereft != 0 && time.Since(start) >= c.bereft }
-				obey(signals, finished, bereft, note("stop"), note("abort"))
+				obey(signals, finished, note("stop"), note("abort"))
 				if got := strings.Join(done, ", "); got != c.want {
 					t.Errorf("%q, want %q", got, c.want)
 				}

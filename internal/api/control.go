@@ -102,6 +102,8 @@ type LiveTask struct {
 	Failed    int64  `json:"failed"`
 	Orphaned  int64  `json:"orphaned"`
 	Abandoned int64  `json:"abandoned"`
+	// Unselected is how many blocks --only, --roi or --limit leaves out; they are skipped in time.
+	Unselected int64 `json:"unselected"`
 
 	Processed   int64 `json:"processed"`
 	Retries     int64 `json:"retries"`

@@ -43,9 +43,11 @@ type RunStats struct {
 	Directory *string `json:"directory"`
 	Logs      *string `json:"logs"`
 	// Segments are the coordinators that this run has had, one for each epoch.
-	Segments    []Segment    `json:"segments"`
-	WorkerHours WorkerHours  `json:"worker_hours"`
-	Resources   []AskedUsage `json:"resources"`
+	Segments []Segment `json:"segments"`
+	// Changes are the limits that were changed while the run went on, in the order in which they became what they are.
+	Changes     []LimitChange `json:"changes"`
+	WorkerHours WorkerHours   `json:"worker_hours"`
+	Resources   []AskedUsage  `json:"resources"`
 }
 
 // A Segment is the life of one coordinator.
@@ -54,6 +56,16 @@ type Segment struct {
 	Started     time.Time  `json:"started"`
 	Ended       *time.Time `json:"ended"`
 	WallSeconds float64    `json:"wall_seconds"`
+}
+
+// A LimitChange is a limit that is not the one of the job any more.
+type LimitChange struct {
+	// Key is as for --set. Was is the value of the job, Now the one in force at the end, both in words.
+	Key string `json:"key"`
+	Was string `json:"was"`
+	Now string `json:"now"`
+	// By is who set it.
+	By string `json:"by"`
 }
 
 // WorkerHours is the time of all slots of all workers, in hours; the three add up to it.
@@ -69,12 +81,17 @@ type WorkerHours struct {
 // AskedUsage compares what a task asked for with what it used.
 type AskedUsage struct {
 	Task string `json:"task"`
-	// Resource is "cpu" (cores of one slot), "memory" (bytes of one slot) or "max_workers" (slots).
-	Resource string  `json:"resource"`
-	Asked    float64 `json:"asked"`
-	// Used is in the unit of Asked: mean busy cores, highest memory, most slots at once.
+	// Resource is "cpu" (cores of one slot), "memory" (bytes of one slot), "timeout" (seconds of one block) or "max_workers" (slots).
+	Resource string `json:"resource"`
+	// Asked is what the job asked for, as it was in force last; null = nothing, or no limit.
+	Asked *float64 `json:"asked"`
+	// AskedAtStart is what it asked for when this coordinator began, where that was another; 0 = no limit.
+	AskedAtStart *float64 `json:"asked_at_start"`
+	// Used is in the unit of Asked: mean busy cores, highest memory, longest block, most slots at once.
 	Used *float64 `json:"used"`
-	// Suggestion says what to change, in words and as a --set option.
+	// Suggested is what to ask for instead, in the unit of Asked.
+	Suggested *float64 `json:"suggested"`
+	// Suggestion says the same in words and as a --set option.
 	Suggestion *string `json:"suggestion"`
 }
 
@@ -96,6 +113,8 @@ type TaskStats struct {
 	Failed    int64 `json:"failed"`
 	Orphaned  int64 `json:"orphaned"`
 	Abandoned int64 `json:"abandoned"`
+	// Unselected is how many blocks --only, --roi or --limit leaves out. They are skipped, unless a block that they need does not end well.
+	Unselected int64 `json:"unselected"`
 	// SkippedWhy divides Skipped.
 	SkippedWhy SkippedWhy `json:"skipped_why"`
 	// Processed counts valid returns: attempts that a worker ended as success or failed.
@@ -113,7 +132,7 @@ type TaskStats struct {
 	// Workers is how many workers have served the task, MaxConcurrency how many of its blocks ran at once at most.
 	Workers        int64 `json:"workers"`
 	MaxConcurrency int64 `json:"max_concurrency"`
-	// TimeoutSeconds is the limit of one block; null = none.
+	// TimeoutSeconds is the limit of one block that was in force last; null = none.
 	TimeoutSeconds *float64     `json:"timeout_seconds"`
 	BlockSeconds   BlockSeconds `json:"block_seconds"`
 	// CPUBusy is CPU seconds / (block seconds × requires.cpu) over all successful attempts, where CPU time is measured.
@@ -128,13 +147,17 @@ type TaskStats struct {
 	WallSeconds *float64 `json:"wall_seconds"`
 	// WastedSeconds is slot time of attempts that did not count.
 	WastedSeconds float64 `json:"wasted_seconds"`
+	// Suggested are lines for the task's table in the job file, with all suggestions of RunStats.Resources.
+	Suggested *string `json:"suggested"`
 	// Failures are the first blocks that failed for good, in the order in which they did.
 	Failures []BlockFailure `json:"failures"`
 }
 
-// SkippedWhy says why blocks were skipped. DoneBefore and Mask are null where a run that did not end well leaves open
-// which of the two it was.
+// SkippedWhy says why blocks were skipped. NotSelected, DoneBefore and Mask are null where a run that did not end well leaves open
+// which of them it was.
 type SkippedWhy struct {
+	// NotSelected: left out by --only, --roi or --limit, whatever else speaks for it.
+	NotSelected *int64 `json:"not_selected"`
 	// DoneBefore: marked as done by an earlier run. Mask: only by skip_mask. Check: the task's check said so.
 	DoneBefore *int64 `json:"done_before"`
 	Mask       *int64 `json:"mask"`

@@ -84,6 +84,8 @@ type TaskSpec struct {
 	MaxBlocksPerWorker int64 `json:"max_blocks_per_worker,omitempty"`
 	// ResourceTracking asks for what each block reads and writes, and for the memory of all its processes together.
 	ResourceTracking bool `json:"resource_tracking,omitempty"`
+	// EnforceMemory: user code cannot have more memory than MemoryBytes.
+	EnforceMemory bool `json:"enforce_memory,omitempty"`
 }
 
 // An Error is the body of every answer that is not a success.

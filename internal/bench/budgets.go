@@ -44,6 +44,7 @@ var budgets = []budget{
 	hold("resume, all but one of 10^8 done", "all_but_one_done"),
 	hold("resume, blocks that need 2*10^7 each", "resume_before_blocks_that_need_all"),
 	hold("resume, block not done that 10^7 need", "resume_one_that_many_need"),
+	hold("resume, 4 million blocks that had been tried", "resume_with_4e6_that_were_tried"),
 	rate("engine, timeouts armed", "internal/engine", "BenchmarkEngine", 1),
 	rate("library, 16 functions, batches as they come", ".", "BenchmarkLibrary", 0.7),
 	rate("library, 16 loops of a client, batches of 16", ".", "BenchmarkLibraryBatch16", 3),

@@ -257,6 +257,11 @@ func (m *mishaps) note(a *engine.Attempt) {
 	if a.Failure != nil {
 		n.message = a.Failure.Message[:min(len(a.Failure.Message), longestMishap)]
 	}
+	m.keep(n)
+}
+
+// keep keeps a mishap in the place of an earlier one of its block, or of the one that is longest there.
+func (m *mishaps) keep(n mishap) {
 	key := [2]int64{int64(n.task), n.block}
 	i, known := m.at[key]
 	switch {

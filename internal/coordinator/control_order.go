@@ -128,6 +128,9 @@ func (c *Coordinator) serveSet(w http.ResponseWriter, r *http.Request) {
 		for _, kv := range o.Sets {
 			s, err := c.setting(kv)
 			if err == nil {
+				err = withinCaps(&s, &c.cfg.Job.Caps)
+			}
+			if err == nil {
 				s.By = somebody(o.By)
 				err = c.engine.CheckSetting(&s)
 			}
@@ -139,14 +142,25 @@ func (c *Coordinator) serveSet(w http.ResponseWriter, r *http.Request) {
 		if errs != nil {
 			return api.Done{}, errors.Join(errs...)
 		}
-		done := api.Done{Message: "it holds until this coordinator ends; on a resume, give it with --set"}
+		done := api.Done{Message: "it holds for the rest of the run, over a resume too"}
 		for i := range settings {
 			was := c.present(&settings[i])
 			c.events.during(api.EventSet, "", func() { c.change(&settings[i]) })
 			done.Changes = append(done.Changes, api.Change{Key: o.Sets[i].Key, Was: was, Now: c.present(&settings[i])})
 		}
 		return done, nil
-	})
+	}, c.commitNow)
+}
+
+// commitNow makes durable what somebody is about to be told.
+func (c *Coordinator) commitNow() error {
+	if c.journal == nil {
+		return nil
+	}
+	if _, err := c.journal.Commit(); err != nil {
+		return fmt.Errorf("it holds now, but a resume may not know of it: %w", err)
+	}
+	return nil
 }
 
 // change has a limit be another, for the engine and for workers that join.
@@ -166,24 +180,6 @@ func (c *Coordinator) spec(task int32) api.TaskSpec {
 	return c.specs[task]
 }
 
-// present is the limit that a setting changes, as it is.
-func (c *Coordinator) present(s *engine.Setting) string {
-	l := c.engine.Limits()
-	switch s.Key {
-	case engine.SetMaxWorkers:
-		if n := l.Tasks[s.Task].MaxWorkers; n > 0 {
-			return strconv.FormatInt(n, 10)
-		}
-		return "no limit"
-	case engine.SetTimeout:
-		return units.WriteDuration(l.Tasks[s.Task].Timeout)
-	default:
-		name := s.Amounts.Names()[0]
-		_, text, _ := strings.Cut(scheduler.NewResources(map[string]int64{name: l.Total.Get(name)}).String(), "=")
-		return text
-	}
-}
-
 const settable = "what can be set while a run goes on is run.resources.NAME, and max_workers and timeout of a task, as task.ID.max_workers"
 
 // setting reads a key and its value.
@@ -192,35 +188,23 @@ func (c *Coordinator) setting(kv api.KeySet) (s engine.Setting, err error) {
 	if unquoted, err := strconv.Unquote(text); err == nil {
 		text = unquoted
 	}
-	if name, ok := strings.CutPrefix(kv.Key, "run.resources."); ok && name != "" {
-		n, err := readAmount(name, text)
-		s.Key, s.Amounts = engine.SetResources, scheduler.NewResources(map[string]int64{name: n})
+	s, name, err := c.limit(kv.Key)
+	if err != nil {
 		return s, err
 	}
-	path, ok := strings.CutPrefix(kv.Key, "task.")
-	dot := strings.LastIndexByte(path, '.')
-	if !ok || dot < 0 {
-		return s, wrongly("%s", settable)
-	}
-	id, key := strings.Trim(path[:dot], `"`), path[dot+1:]
-	task := c.pipeline.Index(id)
-	if task < 0 {
-		return s, wrongly("there is no task %q in this run; it has %s", id, c.taskNames())
-	}
-	s.Task = int32(task)
-	switch key {
-	case "max_workers":
-		s.Key = engine.SetMaxWorkers
+	switch s.Key {
+	case engine.SetResources:
+		n, err := readAmount(name, text)
+		s.Amounts = scheduler.NewResources(map[string]int64{name: n})
+		return s, err
+	case engine.SetMaxWorkers:
 		if s.N, err = strconv.ParseInt(text, 10, 64); err != nil || s.N < 1 {
 			return s, wrongly("%q is no number of workers; allowed is 1 or more", text)
 		}
-	case "timeout":
-		s.Key = engine.SetTimeout
+	case engine.SetTimeout:
 		if s.Timeout, err = units.ParseDuration(text); err != nil {
 			return s, wrongly("%v", err)
 		}
-	default:
-		return s, wrongly("%q cannot be changed; %s", key, settable)
 	}
 	return s, nil
 }

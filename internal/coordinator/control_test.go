@@ -14,6 +14,8 @@ import (
 
 	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/job"
+	"example.org/daisy/internal/journal"
 	"example.org/daisy/internal/wire"
 	"example.org/daisy/scheduler"
 )
@@ -389,6 +391,68 @@ func TestLimitsAreSetAllOrNone(t *testing.T) {
 			if spec := told(); spec.ID != "a.b" || spec.TimeoutSeconds != 7200 {
 				t.Errorf("%s is told of a timeout of %v s of task %q", name, spec.TimeoutSeconds, spec.ID)
 			}
+		}
+	})
+}
+
+func TestWhatIsSetObeysTheCapsOfTheSite(t *testing.T) {
+	caps := job.Caps{MaxWorkers: 8, Timeout: time.Hour, Resources: scheduler.NewResources(map[string]int64{"cpu": 4000, "memory": 1 << 30}), File: "/etc/site.toml"}
+	c := newRun(t, lineTask(t, "a", 9, 1))
+	for set, want := range map[string]string{
+		"task.a.max_workers=8":      "",
+		"task.a.max_workers=9":      "9 is more than this site allows (/etc/site.toml); allowed is at most 8",
+		"task.a.timeout=1h":         "",
+		"task.a.timeout=61m":        "1h1m is more than this site allows (/etc/site.toml); allowed is at most 1h",
+		"task.a.timeout=0s":         "no timeout is more than this site allows (/etc/site.toml); allowed is at most 1h",
+		"run.resources.cpu=4":       "",
+		"run.resources.gpu=99":      "",
+		"run.resources.cpu=5":       "5 is more than this site allows (/etc/site.toml); allowed is at most 4",
+		"run.resources.memory=2GiB": "2GiB is more than this site allows (/etc/site.toml); allowed is at most 1GiB",
+	} {
+		key, value, _ := strings.Cut(set, "=")
+		s, err := c.setting(api.KeySet{Key: key, Value: value})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := withinCaps(&s, &caps); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", set, got, want)
+		}
+		if err := withinCaps(&s, &job.Caps{}); err != nil {
+			t.Errorf("%s, without caps: %v", set, err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newRun(t, lineTask(t, "a", 9, 1))
+		c.cfg.Job.Caps = caps
+		loops(t, c)
+		wantRefused(t, c, http.StatusBadRequest, http.MethodPost, api.PathSet, `{"sets":[{"key":"task.a.max_workers","value":"9"}]}`, "more than this site allows")
+	})
+}
+
+func TestWhatIsSetIsDurableBeforeItIsAnswered(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := newRun(t, lineTask(t, "a", 9, 1))
+		var err error
+		if c.journal, err = journal.Create(dir, 1); err != nil { // that nobody else commits
+			t.Fatal(err)
+		}
+		loops(t, c)
+		defer c.inbox.put(engine.Event{Kind: engine.EventBroken, Text: "the test is over"})
+		got[api.Done](t, c, http.MethodPost, api.PathSet, `{"by":"anna","sets":[{"key":"task.a.max_workers","value":"9"}]}`)
+		var found engine.Record
+		if _, err := journal.Read(dir, func(_, _ uint64, raw []byte) error {
+			r, err := engine.DecodeRecord(raw)
+			if r.Kind == engine.RecordSet {
+				found = r
+			}
+			return err
+		}); err != nil || found.Count != 9 || found.Text != "anna" {
+			t.Errorf("the journal says %+v (%v)", found, err)
 		}
 	})
 }

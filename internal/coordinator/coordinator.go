@@ -7,6 +7,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -44,8 +45,12 @@ type Config struct {
 	// Resume goes on with the run that RunDir has the journal of. Lock is the lock of RunDir, if it is taken already.
 	Resume bool
 	Lock   *rundir.Lock
+	// Set names the limits that a resume was given, by their keys: they win over what was set while the run went on.
+	Set []string
 	// Retry names tasks whose blocks that had failed for good begin anew with a resume.
 	Retry []string
+	// SegmentBytes is the size of a segment of the journal, which is compacted when some are full; 0 = journal.DefaultSegmentBytes.
+	SegmentBytes int64
 	// Listen opens the TCP port that the job says; without it only workers of this process have a way in.
 	Listen bool
 	// WorkerArgv is the program of launched workers with its first arguments.
@@ -138,6 +143,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 	if c.pipeline, err = cfg.Job.Pipeline(); err != nil {
 		return nil, err
 	}
+	var left []launcher.Worker
 	c.recorder = stats.New(taskInfos(cfg.Job, c.pipeline))
 	if cfg.RunDir != nil {
 		if c.lock = cfg.Lock; c.lock == nil {
@@ -149,17 +155,20 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		if c.epoch, err = cfg.RunDir.NextEpoch(); err != nil {
 			return nil, err
 		}
+		// What there is to be read may take a while, and others shall see that somebody is at it.
+		defer beside(c.renewLock)()
 		c.runID = cfg.RunDir.RunID()
 		var last journal.Position
 		if cfg.Resume {
 			if c.past, last, err = c.readPast(); err != nil {
 				return nil, err
 			}
-			if err = c.endStrays(); err != nil {
+			if left, err = c.takeOver(); err != nil {
 				return nil, err
 			}
 		}
-		if c.journal, err = journal.Create(cfg.RunDir.JournalDir(), c.epoch, journal.WithCheck(c.mine), journal.After(last)); err != nil {
+		if c.journal, err = journal.Create(cfg.RunDir.JournalDir(), c.epoch, journal.WithCheck(c.mine), journal.After(last),
+			journal.WithSegmentBytes(cmp.Or(cfg.SegmentBytes, journal.DefaultSegmentBytes))); err != nil {
 			return nil, err
 		}
 		undo = append(undo, func() { _ = c.journal.Close() })
@@ -185,6 +194,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		if recovered, err = c.readOutbox(c.past); err != nil {
 			return nil, err
 		}
+		recovered = append(recovered, c.overrule(c.past, cfg.Set)...)
 		for _, id := range cfg.Retry {
 			r := engine.Record{Kind: engine.RecordRetry, Task: int32(c.pipeline.Index(id))}
 			if _, _, err = c.past.Add(&r); err != nil {
@@ -209,12 +219,13 @@ func New(cfg Config) (_ *Coordinator, err error) {
 	c.engine, err = engine.New(engine.Config{
 		Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Node: hostname(), Epoch: c.epoch, Began: c.began.UnixNano(),
 		Budget: cfg.Budget, Unlimited: cfg.Unlimited, MaxSlots: maxSlots, StopAtFirstFailure: cfg.Serial,
-		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered,
+		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered, Left: left,
 	})
 	if err != nil {
 		return nil, err
 	}
 
+	c.tellLimits()
 	if cfg.Listen {
 		if err = c.openPort(); err != nil {
 			return nil, err

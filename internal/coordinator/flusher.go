@@ -39,6 +39,7 @@ type flusher struct {
 	soon  chan struct{} // capacity 1: commit within commitWithin
 	asked atomic.Bool   // a commit is to come that was not there when it was set: nobody need ask for another one soon
 	dirty chan struct{} // capacity 1: there are marks
+	grown chan struct{} // capacity 1: it is time to compact the journal
 	quit  chan struct{}
 	done  sync.WaitGroup
 
@@ -48,7 +49,7 @@ type flusher struct {
 }
 
 func newFlusher(j *journal.Journal, stores []*tracking.Store, b *inbox) *flusher {
-	return &flusher{journal: j, stores: stores, inbox: b, ask: make(chan struct{}, 1), soon: make(chan struct{}, 1), dirty: make(chan struct{}, 1), quit: make(chan struct{})}
+	return &flusher{journal: j, stores: stores, inbox: b, ask: make(chan struct{}, 1), soon: make(chan struct{}, 1), dirty: make(chan struct{}, 1), grown: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
 func (f *flusher) start() { f.done.Go(f.run) }
@@ -119,6 +120,12 @@ func (f *flusher) commitNow() {
 		return
 	}
 	f.inbox.put(engine.Event{Kind: engine.EventCommitted, UpTo: upTo})
+	if f.journal.Overgrown() {
+		select {
+		case f.grown <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // writeMarks writes what has come and returns the emptied slice for reuse.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/rundir"
 	"example.org/daisy/launcher"
 )
 
@@ -49,10 +50,17 @@ func (c *Coordinator) status(s launcher.Status) {
 
 // workerLog is where the log of a worker is, "" if it has none: a worker that came by itself logs where it likes.
 func (c *Coordinator) workerLog(worker string) string {
-	if c.cfg.RunDir == nil || c.cfg.Launcher == nil || worker == "" {
+	if c.cfg.RunDir == nil || c.cfg.Launcher == nil {
 		return ""
 	}
-	path := c.cfg.RunDir.LogPath(worker)
+	return logIn(c.cfg.RunDir, worker)
+}
+
+func logIn(run *rundir.Dir, worker string) string {
+	if worker == "" {
+		return ""
+	}
+	path := run.LogPath(worker)
 	if _, err := os.Stat(path); err != nil {
 		return ""
 	}

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/process"
+	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/stats"
 	"example.org/daisy/scheduler"
 )
@@ -16,11 +18,16 @@ import (
 // record takes the end of an attempt to the statistics.
 func (c *Coordinator) record(a *engine.Attempt) {
 	c.mishaps.note(a)
-	c.recorder.Ended(stats.Attempt{
+	c.recorder.Ended(forRecorder(a, c.before))
+}
+
+// forRecorder is an attempt for the statistics, whose time began so long before that of the attempt.
+func forRecorder(a *engine.Attempt, before time.Duration) stats.Attempt {
+	return stats.Attempt{
 		Task: int(a.Handout.Task), Outcome: a.Outcome, Verdict: a.Verdict, Worker: a.Worker, Node: a.Node,
-		At: c.before + a.At, Held: a.Held, WallNanos: a.Use.WallNanos, CPUNanos: a.Use.CPUNanos, PeakRSSBytes: a.Use.PeakRSSBytes,
+		At: before + a.At, Held: a.Held, WallNanos: a.Use.WallNanos, CPUNanos: a.Use.CPUNanos, PeakRSSBytes: a.Use.PeakRSSBytes,
 		ReadBytes: a.Use.ReadBytes, WrittenBytes: a.Use.WrittenBytes,
-	})
+	}
 }
 
 // statistics puts together what stats.json says, from the engine's own counts. Called when the engine has stopped.
@@ -31,7 +38,7 @@ func (c *Coordinator) statistics(ended time.Time) stats.Input {
 	in := stats.Input{
 		Run: stats.Run{
 			ID: c.runID, Name: j.Name, State: c.outcome.String(), Message: c.why, ExitStatus: c.exitStatus(),
-			Started: c.began, Ended: ended, Wall: c.before + c.now(), JobFile: j.File, Directory: c.runPath(), Epoch: c.epoch,
+			Started: c.began, Began: c.began, Ended: ended, Wall: c.before + c.now(), JobFile: j.File, Directory: c.runPath(), Epoch: c.epoch,
 		},
 		Coordinator: stats.Coordinator{BytesIn: c.listener.in.Load(), BytesOut: c.listener.out.Load()},
 	}
@@ -48,11 +55,19 @@ func (c *Coordinator) statistics(ended time.Time) stats.Input {
 	own := process.Self()
 	in.Coordinator.CPU, in.Coordinator.PeakRSSBytes = own.CPU, own.PeakRSSBytes
 
-	tasks := c.pipeline.Tasks()
+	addTasks(&in, j, c.pipeline.Tasks(), &snap, c.engine.Limits().Tasks, c.workerLog)
+	in.Run.Changes = c.changes()
+	return in
+}
+
+// addTasks adds what an engine says of tasks, failed blocks and workers.
+func addTasks(in *stats.Input, j *job.Job, tasks []scheduler.Task, snap *engine.Snapshot, limits []engine.TaskLimits, logOf func(worker string) string) {
 	for i, t := range snap.Tasks {
-		done, masked := skipBits(&tasks[i])
+		unselected := j.Task(t.ID).Unselected
+		done, masked := skipBits(&tasks[i], unselected)
 		in.Tasks = append(in.Tasks, stats.Task{
-			State: t.State, Tally: t.Tally, DoneBits: done, MaskBits: masked, Workers: t.Workers, MaxConcurrency: t.MaxConcurrency,
+			State: t.State, Tally: t.Tally, DoneBits: done, MaskBits: masked, UnselectedBits: unselected.Count(), Workers: t.Workers, MaxConcurrency: t.MaxConcurrency,
+			MaxWorkers: limits[i].MaxWorkers, Timeout: limits[i].Timeout,
 		})
 	}
 	for _, f := range snap.Failures {
@@ -60,16 +75,15 @@ func (c *Coordinator) statistics(ended time.Time) stats.Input {
 		id, fits := grid.ID(f.Block)
 		in.Tasks[f.Task].Failures = append(in.Tasks[f.Task].Failures, stats.Failure{
 			Block: id, HasID: fits, Index: grid.Index(f.Block).Slice(), Attempts: int64(f.Attempts),
-			Worker: f.Worker, Node: f.Node, Message: f.Message, Tail: f.Tail, Log: c.workerLog(f.Worker),
+			Worker: f.Worker, Node: f.Node, Message: f.Message, Tail: f.Tail, Log: logOf(f.Worker),
 		})
 	}
 	for _, w := range snap.Workers {
 		in.Workers = append(in.Workers, stats.Worker{
 			Task: tasks[w.Task].ID, ID: w.ID, Node: w.Node, Slots: int64(w.Slots), Processed: w.Processed, Failed: w.Failed,
-			Busy: w.Busy, Idle: w.Idle, PeakRSSBytes: w.PeakRSSBytes, End: w.End, Log: c.workerLog(w.ID),
+			Busy: w.Busy, Idle: w.Idle, PeakRSSBytes: w.PeakRSSBytes, End: w.End, Log: logOf(w.ID),
 		})
 	}
-	return in
 }
 
 // interruptedBy says it as those do who sent the signal.
@@ -91,23 +105,29 @@ func (c *Coordinator) logs() string {
 	if c.cfg.RunDir == nil {
 		return ""
 	}
-	dir := c.cfg.RunDir.LogsDir()
+	return logsIn(c.cfg.RunDir)
+}
+
+func logsIn(run *rundir.Dir) string {
+	dir := run.LogsDir()
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) == 0 {
 		return ""
 	}
 	return dir
 }
 
-// skipBits counts the blocks marked done, and those that only the mask skips.
-func skipBits(t *scheduler.Task) (done, masked int64) {
-	for i, word := range t.Done {
-		done += int64(bits.OnesCount64(word))
-		if i < len(t.Mask) {
-			masked -= int64(bits.OnesCount64(word & t.Mask[i]))
+// skipBits counts the selected blocks that are marked done, and those of them that only the mask skips.
+func skipBits(t *scheduler.Task, unselected scheduler.Bitmap) (done, masked int64) {
+	for i := range max(len(t.Done), len(t.Mask)) {
+		at := func(b scheduler.Bitmap) uint64 {
+			if i < len(b) {
+				return b[i]
+			}
+			return 0
 		}
-	}
-	for _, word := range t.Mask {
-		masked += int64(bits.OnesCount64(word))
+		selected := ^at(unselected)
+		done += int64(bits.OnesCount64(at(t.Done) & selected))
+		masked += int64(bits.OnesCount64(at(t.Mask) &^ at(t.Done) & selected))
 	}
 	return done, masked
 }

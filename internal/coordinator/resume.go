@@ -18,6 +18,8 @@ import (
 	"example.org/daisy/internal/process"
 	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/tracking"
+	"example.org/daisy/internal/units"
+	"example.org/daisy/launcher"
 	"example.org/daisy/scheduler"
 )
 
@@ -25,32 +27,29 @@ import (
 // processes, is brought up to it before the first block is handed out.
 
 // readPast reads what earlier epochs have left. The epoch of this coordinator has begun, so that nothing is added to them
-// any more. The statistics are told of every attempt.
+// any more; but one that was taken over just then may still be at it to compact what there is. The statistics are told of every attempt.
 func (c *Coordinator) readPast() (*engine.Past, journal.Position, error) {
-	past := engine.NewPast(c.pipeline)
-	report, err := journal.Read(c.cfg.RunDir.JournalDir(), func(epoch, seq uint64, raw []byte) error {
-		r, err := engine.DecodeRecord(raw)
-		if err == nil {
-			var a engine.Attempt
-			var is bool
-			if a, is, err = past.Add(&r); is {
-				c.record(&a)
-			}
+	var f *fold
+	var report journal.Report
+	var err error
+	for range readings {
+		f = newFold(c.cfg.Job, c.pipeline)
+		if report, err = f.read(c.cfg.RunDir.JournalDir(), nil); !errors.Is(err, fs.ErrNotExist) {
+			break
 		}
-		if err != nil {
-			return fmt.Errorf("record %d of epoch %d: %w", seq, epoch, err)
-		}
-		return nil
-	})
+	}
 	if err != nil {
 		return nil, journal.Position{}, fmt.Errorf("resume %s: %w", c.cfg.RunDir.Path(), err)
 	}
 	for _, cut := range report.Cut {
 		c.cfg.Notice(cut.String())
 	}
-	c.before = past.Lasted()
-	return past, report.Last, nil
+	c.recorder, c.mishaps, c.before = f.recorder, f.mishaps, f.past.Lasted()
+	return f.past, report.Last, nil
 }
+
+// readings is how often the journal is read while files of it go.
+const readings = 5
 
 // readOutbox takes in the good results that workers of an earlier epoch could not deliver, as ends of attempts that are still to be
 // journalled. Others are as if the attempt had not been: the block runs again. What is not a result of this run is passed over,
@@ -123,18 +122,36 @@ const lettingGo = 3 * rundir.RenewEvery
 // them.
 const strayBound = 10 * time.Second
 
-// endStrays ends what a dead coordinator has left on this machine, workers and what they had started, so that no block runs twice.
-func (c *Coordinator) endStrays() error {
+// takeOver takes over the workers that a dead coordinator has left on this machine and that its journal knows, and ends whatever else it
+// has left, so that no block runs twice. Without a launcher that could take them over, the workers are ended too.
+func (c *Coordinator) takeOver() (left []launcher.Worker, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), strayBound)
 	defer cancel()
-	found, err := process.EndMarked(ctx, []string{launchedFor + "=" + c.runID}, 0)
+	mark := launchedFor + "=" + c.runID
+	var ended fmt.Stringer
+	if l, can := c.cfg.Launcher.(launcher.Adopter); can {
+		known := map[string]bool{}
+		for _, w := range c.past.Live() {
+			known[w.ID] = known[w.ID] || w.Launched
+		}
+		c.cfg.Launcher.Watch(c.status)
+		left, ended, err = l.Adopt(ctx, mark, func(w launcher.Worker) bool { return known[w.String()] })
+	} else {
+		var found process.PIDs
+		if found, err = process.EndMarked(ctx, []string{mark}, nil, 0); len(found) > 0 {
+			ended = found
+		}
+	}
 	if err != nil {
-		return fmt.Errorf("resume %s: processes that the coordinator before had started: %w", c.cfg.RunDir.Path(), err)
+		return nil, fmt.Errorf("resume %s: processes that the coordinator before had started: %w", c.cfg.RunDir.Path(), err)
 	}
-	if len(found) > 0 {
-		c.cfg.Notice(fmt.Sprintf("ended processes of the coordinator before: %v", found))
+	if len(left) > 0 {
+		c.cfg.Notice(fmt.Sprintf("took over %s of the coordinator before", units.Plural(int64(len(left)), "worker")))
 	}
-	return nil
+	if ended != nil {
+		c.cfg.Notice(fmt.Sprintf("ended processes of the coordinator before: %v", ended))
+	}
+	return left, nil
 }
 
 // openGroup opens the tracking group of a task, which a run that goes on had when it was last alive. Should it be gone, or be another
@@ -191,40 +208,16 @@ func catchUp(past *engine.Past, task int, s *tracking.Store, done scheduler.Bitm
 	return s.Flush()
 }
 
-// useAtOnce is how many blocks' values are kept in memory on the way from the journal to tracking.
-const useAtOnce = 1 << 16
-
-// catchUpUse brings what blocks have used up to the journal, by reading it once more: it is too much to be remembered. recovered are
-// ends that are not in it yet.
+// catchUpUse brings what blocks have used up to the journal, by reading it once more: it is too much to be remembered. A snapshot in the
+// journal stands for what is in tracking already. recovered are ends that are not in it yet.
 func (c *Coordinator) catchUpUse(stores []*tracking.Store, recovered []engine.Record) error {
 	if !slices.ContainsFunc(stores, func(s *tracking.Store) bool { return s != nil && s.HasResources() }) {
 		return nil
 	}
-	past, waiting := engine.NewPast(c.pipeline), 0
-	add := func(r *engine.Record) error {
-		a, is, err := past.Add(r)
-		if err != nil || !is || a.Verdict != scheduler.Succeeded {
-			return err
-		}
-		s := stores[r.Task]
-		if s == nil || !s.HasResources() {
-			return nil
-		}
-		s.SetResources(r.Block, resources(&a.Use))
-		if waiting++; waiting%useAtOnce == 0 {
-			return s.Flush()
-		}
-		return nil
-	}
-	_, err := journal.Read(c.cfg.RunDir.JournalDir(), func(_, _ uint64, raw []byte) error {
-		r, err := engine.DecodeRecord(raw)
-		if err != nil {
-			return err
-		}
-		return add(&r)
-	})
+	f, use := newFold(c.cfg.Job, c.pipeline), usage{stores: stores}
+	_, err := f.read(c.cfg.RunDir.JournalDir(), use.add)
 	for i := 0; i < len(recovered) && err == nil; i++ {
-		err = add(&recovered[i])
+		err = f.add(&recovered[i], use.add)
 	}
 	for _, s := range stores {
 		if s != nil && err == nil {

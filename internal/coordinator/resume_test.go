@@ -3,10 +3,13 @@ package coordinator
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -329,5 +332,81 @@ func (r *pastRun) wantCells(array string, want any) {
 	}
 	if !cmp.Equal(bytes, data) {
 		r.t.Errorf("%s: got %x, want %v = %x", array, data, want, bytes)
+	}
+}
+
+// TestTheLockIsRenewedWhileAResumeTakesItsTime: others shall see that somebody is at it.
+func TestTheLockIsRenewedWhileAResumeTakesItsTime(t *testing.T) {
+	r := newPastRun(t, 5, nil, joined)
+	held := r.group() // so that the resume waits for it, for as long as one that was taken over may need to let go
+	defer held.Close()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		_, err := New(Config{Job: r.job, RunDir: r.dir, Resume: true, Unlimited: true})
+		var locked *tracking.LockedError
+		if took := time.Since(began); !errors.As(err, &locked) || took < lettingGo {
+			t.Fatalf("after %v: %v", took, err)
+		}
+	})
+	text, err := os.ReadFile(filepath.Join(r.dir.Path(), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var owner rundir.Owner
+	if err := json.Unmarshal(text, &owner); err != nil || owner.Counter < 2 || owner.Epoch != 2 {
+		t.Errorf("the lock says %s (%v)", text, err)
+	}
+}
+
+// TestWhatWasSetIsInForceAfterAResumeAndInItsReport over three lives: one in which it is set, one that goes on with it, and one that is given
+// another value, which holds from then on.
+func TestWhatWasSetIsInForceAfterAResumeAndInItsReport(t *testing.T) {
+	set := func(key engine.SettingKey, n int64) engine.Record {
+		return engine.Record{Kind: engine.RecordSet, State: uint8(key), Count: n, Text: "ada"}
+	}
+	r := newPastRun(t, 5, nil, set(engine.SetTimeout, int64(time.Hour)), set(engine.SetMaxWorkers, 7))
+	r.job.Tracking = ""
+	r.job.Tasks[0].Timeout, r.job.Tasks[0].MaxWorkers = time.Minute, 2
+	live := func(given ...string) (limits engine.TaskLimits, s api.Stats) {
+		t.Helper()
+		c, err := New(Config{Job: r.job, RunDir: r.dir, Resume: true, Unlimited: true, Set: given, Notice: func(line string) { t.Log(line) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits = c.engine.Limits().Tasks[0]
+		if told := c.spec(0).TimeoutSeconds; told != limits.Timeout.Seconds() {
+			t.Errorf("workers are told of a timeout of %v s, and %v is in force", told, limits.Timeout)
+		}
+		c.Stop(engine.StopNow, "enough")
+		result, err := c.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return limits, result.Stats
+	}
+	limits, s := live()
+	if limits != (engine.TaskLimits{MaxWorkers: 7, Timeout: time.Hour}) {
+		t.Errorf("after the resume the limits are %+v", limits)
+	}
+	want := []api.LimitChange{{Key: "task.a.timeout", Was: "1m", Now: "1h", By: "ada"}, {Key: "task.a.max_workers", Was: "2", Now: "7", By: "ada"}}
+	if d := cmp.Diff(want, s.Run.Changes); d != "" {
+		t.Errorf("changes (-want +got):\n%s", d)
+	}
+	if x := s.Tasks[0].TimeoutSeconds; x == nil || *x != 3600 {
+		t.Errorf("the report has the timeout %v, want 3600 s", x)
+	}
+	for _, x := range s.Run.Resources {
+		if x.Resource == "max_workers" && (x.Asked == nil || *x.Asked != 7) {
+			t.Errorf("the report has %v workers, want 7", x.Asked)
+		}
+	}
+
+	r.job.Tasks[0].Timeout = 2 * time.Minute // by --set
+	if limits, s = live("task.a.timeout", "task.a.max_retries", "run.resources"); limits != (engine.TaskLimits{MaxWorkers: 7, Timeout: 2 * time.Minute}) || len(s.Run.Changes) != 1 {
+		t.Errorf("with another timeout the limits are %+v, and changes %+v", limits, s.Run.Changes)
+	}
+	r.job.Tasks[0].Timeout = time.Minute // the job as it was
+	if limits, _ = live(); limits != (engine.TaskLimits{MaxWorkers: 7, Timeout: 2 * time.Minute}) {
+		t.Errorf("in the life after that the limits are %+v", limits)
 	}
 }

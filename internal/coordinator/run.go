@@ -70,12 +70,11 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 		c.Stop(engine.StopInterrupt, fmt.Sprintf("interrupted: %v", context.Cause(ctx)))
 	})
 	defer stopWatching()
-	renewed := make(chan struct{})
-	renewing, endRenewing := context.WithCancel(context.Background())
-	go func() {
-		defer close(renewed)
-		c.renewLock(renewing)
-	}()
+	endRenewing := beside(c.renewLock)
+	endCompacting := func() {}
+	if c.journal != nil {
+		endCompacting = beside(c.compactWhenDue)
+	}
 
 	c.loop()
 
@@ -90,8 +89,8 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 	}
 	endErrands()
 	c.errands.wait()
+	endCompacting()
 	endRenewing()
-	<-renewed
 	c.closeSessions()
 	c.events.end(lastWordWithin)
 	if err := c.removeDiscovery(); err != nil {
@@ -123,6 +122,20 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 		}
 	}
 	return result, errors.Join(errs...)
+}
+
+// beside has f run until the function that it returns is called, which waits for it.
+func beside(f func(ctx context.Context)) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 func writeStats(d *rundir.Dir, s api.Stats) error {

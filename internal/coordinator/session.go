@@ -81,7 +81,7 @@ func (c *Coordinator) read(s *session, head []byte, answer string) {
 	pid := c.greet(s, hello)
 	attach := engine.Event{Kind: engine.EventAttach, Session: s.id, Worker: hello.Worker, Nonce: hello.Nonce}
 	for _, h := range hello.Held {
-		attach.Held = append(attach.Held, engine.Held{Epoch: h.Epoch, Lease: scheduler.Lease(h.Lease)})
+		attach.Held = append(attach.Held, engine.Held{Epoch: h.Epoch, Lease: scheduler.Lease(h.Lease), Task: int32(min(h.Task, 1<<30)), Block: int64(h.Block), Attempt: int32(min(h.Attempt, 1<<30))})
 	}
 	c.inbox.put(attach)
 	events, bytesIn := make([]engine.Event, 0, 2), int64(len(head))
@@ -204,7 +204,7 @@ func (c *Coordinator) tell(f *engine.Effect) {
 		}
 	case engine.EffectWelcome:
 		err = s.w.Queue(func(dst []byte) []byte {
-			return wire.AppendWelcome(dst, wire.Welcome{Epoch: c.epoch, Gone: leases(f.Leases)})
+			return wire.AppendWelcome(dst, wire.Welcome{Epoch: c.epoch, Gone: leases(f.Leases), Kept: renamed(f.Kept)})
 		})
 	case engine.EffectRefused:
 		err = s.w.Queue(func(dst []byte) []byte {
@@ -242,6 +242,14 @@ func leases(list []scheduler.Lease) []uint64 {
 	out := make([]uint64, len(list))
 	for i, l := range list {
 		out[i] = uint64(l)
+	}
+	return out
+}
+
+func renamed(list []engine.Kept) []wire.Kept {
+	out := make([]wire.Kept, len(list))
+	for i, k := range list {
+		out[i] = wire.Kept{Epoch: k.Epoch, Lease: uint64(k.Was), Now: uint64(k.Now), Attempt: uint32(k.Attempt)}
 	}
 	return out
 }

@@ -26,6 +26,7 @@ func makeSpecs(j *job.Job, p *scheduler.Pipeline, dir *rundir.Dir) specs {
 			GPUs:               gpus(jt.Requires),
 			MaxBlocksPerWorker: jt.MaxBlocksPerWorker,
 			ResourceTracking:   jt.ResourceTracking,
+			EnforceMemory:      jt.EnforceMemory,
 		}
 		if dir != nil {
 			out[i].RunDir = dir.Path()
@@ -42,7 +43,7 @@ func taskInfos(j *job.Job, p *scheduler.Pipeline) []stats.TaskInfo {
 	for i, t := range p.Tasks() {
 		jt := j.Task(t.ID)
 		infos[i] = stats.TaskInfo{
-			ID: t.ID, Blocks: t.Grid.Len(), UnwrittenAtEnd: t.Grid.Unwritten().Slice(), CPUMilli: jt.Requires.Get("cpu"), MemoryBytes: jt.Requires.Get("memory"),
+			ID: t.ID, Blocks: t.Grid.Len(), UnwrittenAtEnd: t.Grid.Unwritten().Slice(), Requires: jt.Requires, MemoryEnforced: jt.EnforceMemory,
 			MaxWorkers: jt.MaxWorkers, Timeout: jt.Timeout,
 		}
 	}

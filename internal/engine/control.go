@@ -111,23 +111,40 @@ func (e *Engine) checkAmounts(amounts scheduler.Resources) error {
 	return nil
 }
 
-// set takes a setting in.
+// set takes a setting in, which holds over a resume.
 func (e *Engine) set(s *Setting) {
 	if s == nil || e.CheckSetting(s) != nil {
 		return
 	}
+	for _, r := range s.records() {
+		e.append(r)
+	}
+	e.wantCommit = true
+	e.notice("%s from now on (%s)", e.limit(s), s.By)
+	e.tight, e.demand.dirty = true, true
+	for _, w := range e.live {
+		if s.Key == SetTimeout && w.task == s.Task {
+			e.tellTimeout(w)
+		}
+	}
+}
+
+// limit puts a setting in force, and says which.
+func (e *Engine) limit(s *Setting) string {
+	for _, one := range s.singles() {
+		e.sets = withSetting(e.sets, one)
+	}
 	switch s.Key {
-	case SetResources:
-		e.fleet.SetTotal(replaced(e.fleet.Budget().Total(), s.Amounts))
-		e.notice("resources are %v from now on (%s)", e.fleet.Budget().Total(), s.By)
 	case SetMaxWorkers:
 		e.respec(s.Task).MaxWorkers = s.N
 		e.fleet.SetMaxWorkers(int(s.Task), s.N)
-		e.notice("task %q: max_workers is %d from now on (%s)", e.tasks[s.Task].spec.ID, s.N, s.By)
+		return fmt.Sprintf("task %q: max_workers is %d", e.tasks[s.Task].spec.ID, s.N)
 	case SetTimeout:
-		e.setTimeout(s)
+		return e.setTimeout(s)
+	default:
+		e.fleet.SetTotal(replaced(e.fleet.Budget().Total(), s.Amounts))
+		return fmt.Sprintf("resources are %v", e.fleet.Budget().Total())
 	}
-	e.tight, e.demand.dirty = true, true
 }
 
 // respec gives a task a description of its own that may be changed: that of the job is read by others.
@@ -138,8 +155,8 @@ func (e *Engine) respec(task int32) *job.Task {
 }
 
 // setTimeout changes the limit of a task's blocks: that of the engine counts from their start, so that it holds for those that
-// run, and their workers are told.
-func (e *Engine) setTimeout(s *Setting) {
+// run.
+func (e *Engine) setTimeout(s *Setting) string {
 	e.respec(s.Task).Timeout = s.Timeout
 	t := &e.tasks[s.Task]
 	t.timeout, t.retimed = 0, true
@@ -147,12 +164,7 @@ func (e *Engine) setTimeout(s *Setting) {
 	if s.Timeout > 0 {
 		t.timeout, word = s.Timeout+timeoutSlack, units.Duration(s.Timeout)
 	}
-	e.notice("task %q: timeout is %s from now on (%s)", t.spec.ID, word, s.By)
-	for _, w := range e.live {
-		if w.task == s.Task {
-			e.tellTimeout(w)
-		}
-	}
+	return fmt.Sprintf("task %q: timeout is %s", t.spec.ID, word)
 }
 
 // tellTimeout tells a worker the limit of its task, if it is not the one that it may have joined with.
@@ -241,7 +253,7 @@ func (e *Engine) shrink() {
 		x.slots[w.task] -= int64(w.slots)
 		x.free = x.free.Add(requires.Times(int64(w.slots)))
 		e.tell(w, toDrain, "the run may use less from now on")
-		if w.nonce == 0 || w.session == 0 && w.held == 0 {
+		if w.nonce == 0 || w.session == 0 && w.held == 0 && !w.away { // who is away has blocks of which it has not told
 			e.cancel(w)
 		}
 	}

@@ -64,11 +64,8 @@ func (e *Engine) await(w *worker) {
 
 // dispatch answers those who wait, as far as there are blocks.
 func (e *Engine) dispatch() {
-	if len(e.held) > 0 {
-		if e.now < e.holdTo {
-			return
-		}
-		e.endHold()
+	if e.holdsBack() {
+		return
 	}
 	for i := range e.tasks {
 		t := &e.tasks[i]

@@ -156,9 +156,6 @@ func (e *Engine) raiseMark(i int, block int64) {
 	e.queue.push(pending{upTo: e.appended, kind: pendingMark, task: int32(i), block: m.written})
 }
 
-// checkpointEvery is after how many ends of attempts the tallies are written down.
-const checkpointEvery = 1 << 18
-
 // append has a record appended to the journal.
 func (e *Engine) append(r Record) {
 	start := len(e.out.records)
@@ -172,15 +169,4 @@ func (e *Engine) appendEnd(l *lease, end scheduler.Ending, use Use, final bool) 
 	e.append(Record{Kind: RecordEnd, Task: l.handout.Task, Block: l.handout.Block, Lease: uint64(l.handout.Lease), Attempt: l.handout.Attempt,
 		Worker: l.worker.number, Outcome: uint8(end.Outcome), Blameless: end.Blameless, Final: final, Use: use, At: l.at.Microseconds(), Held: l.held.Microseconds()})
 	e.wantCommit = true
-	if e.sinceCheckpoint++; e.sinceCheckpoint >= checkpointEvery {
-		e.checkpoint()
-	}
-}
-
-// checkpoint writes down the tallies. Results that wait for their commit are not in them.
-func (e *Engine) checkpoint() {
-	e.sinceCheckpoint = 0
-	for i := range e.tasks {
-		e.append(Record{Kind: RecordCheckpoint, Task: int32(i), State: uint8(e.sched.State(i)), Tally: e.sched.Tally(i)})
-	}
 }

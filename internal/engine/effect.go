@@ -23,7 +23,8 @@ const (
 	EffectJoined
 	// EffectRefused: answer Request: refused with Code and Text. With Request 0: tell Session that Lease is stale (Text).
 	EffectRefused
-	// EffectWelcome: Session is attached; Leases are those that it holds no longer and must kill.
+	// EffectWelcome: Session is attached; Leases are those that it holds no longer and must kill, Kept those of earlier epochs that
+	// it holds under another number.
 	EffectWelcome
 	// EffectBlocks: answer Request of Session with Handouts of Task.
 	EffectBlocks
@@ -78,6 +79,7 @@ type Effect struct {
 	Record   []byte
 	Handouts []scheduler.Handout
 	Leases   []scheduler.Lease
+	Kept     []Kept
 	Workers  []launcher.Worker
 	Submit   *Submission
 	Attempt  *Attempt
@@ -85,6 +87,13 @@ type Effect struct {
 	WorkerID string
 	Code     string
 	Text     string
+}
+
+// Kept is a hand-out of an earlier epoch that is a lease of this one.
+type Kept struct {
+	Epoch    uint64
+	Was, Now scheduler.Lease
+	Attempt  int32
 }
 
 // A Submission is what to ask the launcher for; the shell adds program, environment and paths.

@@ -36,6 +36,9 @@ type Config struct {
 	Past *Past
 	// Recovered are what Past knows and the journal does not: ends of attempts, and retries.
 	Recovered []Record
+	// Left are the workers of earlier epochs that the launcher has found alive here, and has taken over. All others that it, or one like it,
+	// had started on this machine have ended.
+	Left []launcher.Worker
 	// JournalHandouts: workers are part of this process and die with it, so that every hand-out is journalled too.
 	JournalHandouts bool
 }
@@ -66,7 +69,6 @@ type Engine struct {
 	wantCommit          bool
 	urged               uint64 // the last record for which a commit was called urgent
 	queue               queue
-	sinceCheckpoint     int
 
 	workers     map[string]*worker
 	sessions    map[SessionID]*worker
@@ -87,8 +89,13 @@ type Engine struct {
 	retries  retryHeap
 	demand   demand
 	began    []TaskRecord  // what the first record says of the tasks
+	salvaged uint64        // the last record of Config.Recovered
+	sets     []Setting     // the limits that are not those of the job, in the order in which they became so
+	carried  []string      // what became of those of earlier epochs, to be said
 	lost     []uint32      // workers of earlier epochs that are known to have ended
-	held     []PastWorker  // those of which nobody knows
+	away     []*worker     // those that may come back, in the order in which they had joined
+	parked   []Event       // of those that have, and have to wait
+	held     []PastWorker  // those that cannot, and may live
 	holdTo   time.Duration // until then no block is handed out, because of held
 	launched int64         // workers asked for ever
 	peak     int64         // most workers alive at once
@@ -241,8 +248,9 @@ func (e *Engine) take(ev *Event) {
 	case EventJoin:
 		e.join(ev.Request, ev.Join)
 	case EventAttach:
-		e.attach(ev)
-		e.tellTimeout(e.sessions[ev.Session])
+		if !e.attachLater(ev) {
+			e.attach(ev)
+		}
 	case EventSubmitted:
 		e.submitted(ev.Tag, ev.Text)
 	case EventStatus:
@@ -262,6 +270,8 @@ func (e *Engine) take(ev *Event) {
 	case EventDetach, EventHeartbeat, EventAcquire, EventRelease, EventLeaving:
 		if w := e.sessions[ev.Session]; w != nil {
 			e.fromWorker(w, ev)
+		} else if len(e.parked) > 0 && ev.Kind == EventDetach {
+			e.detachParked(ev.Session)
 		}
 	}
 	if e.tight {
@@ -288,12 +298,20 @@ func (e *Engine) begin() {
 		e.append(Record{Kind: RecordGone, Worker: w, Text: "lost"})
 	}
 	e.lost = nil
+	for _, w := range e.away {
+		e.append(Record{Kind: RecordServes, Worker: w.number, Task: w.task})
+	}
 	for _, r := range e.cfg.Recovered {
 		e.append(r)
+		e.salvaged = e.appended
 		if r.Kind == RecordEnd {
 			e.queue.push(pending{upTo: e.appended, kind: pendingRecovered, task: r.Task, block: r.Block})
 		}
 	}
+	for _, text := range e.carried {
+		e.notice("%s", text)
+	}
+	e.carried = nil
 	for i := range e.tasks {
 		e.raiseMark(i, 0)
 	}
@@ -325,6 +343,9 @@ func (e *Engine) fromWorker(w *worker, ev *Event) {
 func (e *Engine) settle() {
 	for {
 		e.more = e.sched.Work(workUnits)
+		if len(e.parked) > 0 && !e.sched.More() {
+			e.attachParked()
+		}
 		e.look()
 		again := false
 		if e.phase == running {

@@ -116,10 +116,13 @@ type Join struct {
 	PID   int
 }
 
-// Held is a lease that a worker that comes back still has.
+// Held is a lease that a worker that comes back still has, and what it is for: one of an earlier epoch is known by that.
 type Held struct {
-	Epoch uint64
-	Lease scheduler.Lease
+	Epoch   uint64
+	Lease   scheduler.Lease
+	Task    int32
+	Block   int64
+	Attempt int32
 }
 
 // Use is what an attempt used, measured by the worker. Zero = not measured.

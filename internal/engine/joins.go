@@ -35,6 +35,7 @@ type worker struct {
 	detached time.Duration // when the connection ended, while there is none
 	suspect  bool
 	hinted   bool // the launcher suspects that it has ended
+	away     bool // it served an earlier epoch, and has not come back
 
 	leaving  bool // it says so itself
 	leave    LeaveReason
@@ -109,7 +110,7 @@ type refuser func(code, format string, args ...any)
 
 func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	s := e.submissions[j.Tag]
-	if s == nil || j.Element < 0 || j.Element >= len(s.workers) {
+	if s == nil || j.Element < 0 || j.Element >= len(s.workers) || s.workers[j.Element] == nil {
 		refuse("unknown_tag", "no worker %s.%d was asked for in this run", j.Tag, j.Element)
 		return
 	}
@@ -135,8 +136,12 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 	w := e.workers[j.Name]
 	if w != nil && !w.ended && w.sub == nil && w.nonce == j.Nonce {
+		w.any = w.any || w.away && j.Task == ""
 		e.accept(req, w, j)
 		return
+	}
+	if w != nil && w.away && w.sub == nil {
+		w = nil // nobody has heard of that one in this epoch: it may be this one's predecessor, and is refused if it comes
 	}
 	task, anyTask := e.externalTask(j.Task)
 	switch {
@@ -194,7 +199,6 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 		if !e.proven[e.tasks[w.task].class] {
 			e.lookAt(e.now + provenAfter)
 		}
-		e.cameBack(w.id, w.nonce)
 		e.openRow(w)
 		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds()})
 		e.wantCommit = true
@@ -232,13 +236,14 @@ func (e *Engine) attach(ev *Event) {
 	if w.session != 0 {
 		e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker has opened another connection"})
 	}
+	e.back(w)
 	e.setSession(w, ev.Session)
 	e.forgetRequests(w)
 	w.askedAt = e.now
 	e.hear(w)
 
-	gone := e.takeStock(w, ev.Held)
-	e.emit(Effect{Kind: EffectWelcome, Session: w.session, Leases: gone})
+	gone, kept := e.takeStock(w, ev.Held)
+	e.emit(Effect{Kind: EffectWelcome, Session: w.session, Leases: gone, Kept: kept})
 	switch {
 	case w.told == toStop:
 		e.emit(Effect{Kind: EffectStop, Session: w.session, Text: w.toldWhy})
@@ -248,20 +253,30 @@ func (e *Engine) attach(ev *Event) {
 		e.tell(w, toLeave, e.why)
 	}
 	e.recount(w)
+	e.tellTimeout(w)
 }
 
-// takeStock compares what a worker that comes back holds with what it should, and returns what it holds no longer. Leases that
+// takeStock compares what a worker that comes back holds with what it should, and returns what it holds no longer, and what it holds
+// by another name. Leases that
 // it does not name are in doubt until it has had the time to send again what it could not deliver: their results, or their
 // hand-out was lost on the way.
-func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease) {
+func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease, kept []Kept) {
 	for l := w.first; l != nil; l = l.next {
 		l.doubtful = true
 	}
 	w.doubts = w.held
 	start := len(e.out.leases)
 	for _, h := range held {
+		if h.Epoch != e.cfg.Epoch {
+			if l := e.claim(w, &h); l != nil {
+				kept = append(kept, Kept{h.Epoch, h.Lease, l.handout.Lease, l.handout.Attempt})
+			} else {
+				e.out.leases = append(e.out.leases, h.Lease)
+			}
+			continue
+		}
 		l := e.leases.get(h.Lease)
-		if h.Epoch != e.cfg.Epoch || l == nil || l.worker != w {
+		if l == nil || l.worker != w {
 			e.out.leases = append(e.out.leases, h.Lease)
 			continue
 		}
@@ -270,7 +285,7 @@ func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease) {
 			w.doubts--
 		}
 	}
-	return e.out.leases[start:len(e.out.leases):len(e.out.leases)]
+	return e.out.leases[start:len(e.out.leases):len(e.out.leases)], kept
 }
 
 // settleDoubts takes back what a worker that came back has not named.
@@ -365,6 +380,7 @@ func (e *Engine) endWorker(w *worker, word string) {
 	if w.ended {
 		return
 	}
+	e.back(w)
 	e.reclaim(w, lossOf(w))
 	if w.session != 0 {
 		e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker has ended"})

@@ -104,7 +104,7 @@ func (e *Engine) status(st *launcher.Status) {
 		return
 	}
 	s := e.submissions[st.Worker.Tag]
-	if s == nil || st.Worker.Element < 0 || st.Worker.Element >= len(s.workers) {
+	if s == nil || st.Worker.Element < 0 || st.Worker.Element >= len(s.workers) || s.workers[st.Worker.Element] == nil {
 		return
 	}
 	w := s.workers[st.Worker.Element]

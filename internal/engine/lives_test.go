@@ -15,12 +15,13 @@ import (
 )
 
 // TestLaunchedWorkersOverManyLives cuts a run off again and again that has its workers started by a local launcher. They join, work,
-// die and leave; commits come late. The ends of the blocks depend on nothing but how often they have failed, so that
-// it is known how the run must end. What holds after every event stands in lives.effect.
+// die and leave; commits come late. Some die with the coordinator, others come back to the next one with what they have. The ends of the
+// blocks depend on nothing but how often they have failed, so that it is known how the run must end. What holds after every event
+// stands in lives.effect.
 func TestLaunchedWorkersOverManyLives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newLives(t)
-		s.begin(nil)
+		s.begin(nil, nil)
 		for steps := 0; !s.finished; steps++ {
 			if steps > 3000 {
 				t.Fatal("it does not end")
@@ -62,7 +63,23 @@ type proc struct {
 	number  uint64
 	seq     uint64
 	going   bool
-	held    []scheduler.Handout
+	away    bool // it has survived a coordinator and has not come back
+	deaf    bool // the next welcome is lost on its way
+	held    []inHand
+	unacked []result
+}
+
+// An inHand is a block that a process has, and the epoch of its lease.
+type inHand struct {
+	scheduler.Handout
+	epoch uint64
+}
+
+// A result is an end of which a process does not know whether it is durable.
+type result struct {
+	inHand
+	seq     uint64
+	outcome scheduler.Outcome
 }
 
 func newLives(t *rapid.T) *lives {
@@ -86,8 +103,8 @@ func (s *lives) fate(b blockKey) (fails int, end scheduler.Outcome) {
 	return int(x % 8 / 2), []scheduler.Outcome{scheduler.Success, scheduler.Success, scheduler.Skipped}[x/8%3]
 }
 
-// begin begins a life with what the journal says, and with results that had not been delivered.
-func (s *lives) begin(undelivered []Record) {
+// begin begins a life with what the journal says, with results that had not been delivered, and with the processes that have survived.
+func (s *lives) begin(undelivered []Record, survivors []*proc) {
 	s.epoch++
 	*s = lives{t: s.t, seed: s.seed, job: s.job, launcher: s.launcher, epoch: s.epoch, journal: s.journal, tags: s.tags, leases: map[scheduler.Lease]bool{}, failures: map[blockKey]int{}}
 	p, err := s.job.Pipeline()
@@ -119,6 +136,7 @@ func (s *lives) begin(undelivered []Record) {
 			peaks[r.Task] = max(peaks[r.Task], r.Count)
 		}
 	}
+	past = withSnapshots(s.t, p, s.journal, past)
 	var recovered []Record
 	for _, r := range undelivered {
 		if r.Worker = past.Number(r.ID, r.Nonce); r.Worker == 0 {
@@ -134,6 +152,13 @@ func (s *lives) begin(undelivered []Record) {
 	cfg := Config{Job: s.job, Pipeline: p, Epoch: s.epoch, Budget: cpus(3), Node: "here", Launcher: s.launcher, Recovered: recovered}
 	if s.epoch > 1 {
 		cfg.Past = past
+		for _, p := range survivors {
+			if slices.ContainsFunc(past.Live(), func(w PastWorker) bool { return w.ID == p.at.String() && w.Nonce == p.nonce }) { // others are ended
+				p.session, p.number, p.away, p.going = 0, 0, true, false
+				s.procs = append(s.procs, p)
+				cfg.Left = append(cfg.Left, p.at)
+			}
+		}
 	}
 	if s.e, err = New(cfg); err != nil {
 		s.t.Fatal(err)
@@ -178,7 +203,6 @@ func endedWell(task int32, block int64) func(*Record) bool {
 }
 
 func (s *lives) apply(ev Event) {
-	s.e.sinceCheckpoint = checkpointEvery - 2 // every other end
 	s.fx.Reset()
 	s.e.Apply(s.now, &ev, &s.fx)
 	for i := range s.fx.List {
@@ -214,9 +238,22 @@ func (s *lives) effect(f *Effect) {
 		for i := range f.Submit.Count {
 			s.procs = append(s.procs, &proc{at: launcher.Worker{Tag: f.Submit.Tag, Element: i}, nonce: s.epoch<<32 | uint64(len(s.procs)+1)})
 		}
+	case EffectWelcome:
+		s.welcome(s.of(f.Session), f)
+	case EffectAcknowledge:
+		p := s.of(f.Session)
+		p.unacked = slices.DeleteFunc(p.unacked, func(r result) bool { return r.seq <= f.Seq })
 	case EffectBlocks:
 		p := s.of(f.Session)
 		for _, h := range f.Handouts {
+			for _, q := range s.procs {
+				if q.away {
+					s.t.Fatalf("block %d of task %d is handed out, and worker %v has not come back", h.Block, h.Task, q.at)
+				}
+				if q.has(h.Task, h.Block) {
+					s.t.Fatalf("block %d of task %d is handed out, and worker %v has it", h.Block, h.Task, q.at)
+				}
+			}
 			if s.durably(endedWell(h.Task, h.Block)) {
 				s.t.Fatalf("block %d of task %d had ended well, and is handed out again", h.Block, h.Task)
 			}
@@ -232,14 +269,14 @@ func (s *lives) effect(f *Effect) {
 				s.t.Fatalf("the lease %d is given twice", h.Lease)
 			}
 			s.leases[h.Lease] = true
-			p.held = append(p.held, h)
+			p.held = append(p.held, inHand{h, s.epoch})
 		}
 	case EffectDrain, EffectStop:
 		s.of(f.Session).going = true
 	case EffectKill, EffectCancel:
 		for _, at := range f.Workers {
 			if i := slices.IndexFunc(s.procs, func(p *proc) bool { return p.at == at }); i >= 0 {
-				s.procs[i].going, s.procs[i].held = true, nil
+				s.procs[i].going, s.procs[i].held, s.procs[i].away = true, nil, false
 			}
 		}
 	case EffectFinished:
@@ -281,6 +318,8 @@ func (s *lives) step(wild bool) {
 		s.ends(p, launcher.End{Cause: launcher.Signalled, Signal: 9})
 	case p.going && len(p.held) == 0:
 		s.ends(p, launcher.End{Ours: true})
+	case p.session == 0 && s.tags[p.at.Tag] != s.epoch:
+		s.comesBack(p)
 	case p.session == 0:
 		s.apply(Event{Kind: EventSubmitted, Tag: p.at.Tag})
 		s.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: p.at.Tag, Element: p.at.Element, Nonce: p.nonce, Slots: 1, Node: "here"}})
@@ -321,13 +360,113 @@ func (s *lives) outcome(h scheduler.Handout) scheduler.Outcome {
 }
 
 func (s *lives) endsBlock(p *proc) {
+	s.finish(p)
+	s.deliver(p, p.unacked[len(p.unacked)-1])
+	s.ask(p)
+}
+
+// finish ends the block that a worker runs.
+func (s *lives) finish(p *proc) {
 	h := p.held[0]
 	p.held = p.held[1:]
 	p.seq++
-	ev := Event{Kind: EventRelease, Session: p.session, Seq: p.seq, Epoch: s.epoch, Lease: h.Lease, Outcome: s.outcome(h), Use: Use{WallNanos: 1000}}
-	s.fail(&Record{Task: h.Task, Block: h.Block, Outcome: uint8(ev.Outcome)})
-	s.apply(ev)
+	p.unacked = append(p.unacked, result{h, p.seq, s.outcome(h.Handout)})
+}
+
+func (s *lives) deliver(p *proc, r result) {
+	if r.epoch == s.epoch {
+		s.fail(&Record{Task: r.Task, Block: r.Block, Outcome: uint8(r.outcome)})
+	}
+	s.apply(Event{Kind: EventRelease, Session: p.session, Seq: r.seq, Epoch: r.epoch, Lease: r.Lease, Outcome: r.outcome, Use: Use{WallNanos: 1000}})
+}
+
+func (p *proc) has(task int32, block int64) bool {
+	return slices.ContainsFunc(p.held, func(h inHand) bool { return h.Task == task && h.Block == block })
+}
+
+func (p *proc) hasResult(task int32, block int64) bool {
+	return slices.ContainsFunc(p.unacked, func(r result) bool { return r.Task == task && r.Block == block })
+}
+
+// comesBack has a process that has survived a coordinator come to the next one: with all that it has, as the worker does it.
+func (s *lives) comesBack(p *proc) {
+	s.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: p.at.Tag, Element: p.at.Element, Nonce: p.nonce, Slots: 1, Node: "here"}})
+	var held []Held
+	for i, r := range p.unacked {
+		again := p.has(r.Task, r.Block) || slices.ContainsFunc(p.unacked[i+1:], func(o result) bool { return o.Task == r.Task && o.Block == r.Block })
+		if !again {
+			held = append(held, Held{Epoch: r.epoch, Lease: r.Lease, Task: r.Task, Block: r.Block, Attempt: r.Attempt})
+		}
+	}
+	for _, h := range p.held {
+		held = append(held, Held{Epoch: h.epoch, Lease: h.Lease, Task: h.Task, Block: h.Block, Attempt: h.Attempt})
+	}
+	s.session++
+	p.session, p.away = s.session, false
+	p.deaf = rapid.IntRange(0, 3).Draw(s.t, "deaf") == 0
+	s.apply(Event{Kind: EventAttach, Session: p.session, Worker: p.at.String(), Nonce: p.nonce, Held: held})
+	if p.deaf && !s.finished {
+		s.apply(Event{Kind: EventDetach, Session: p.session})
+		p.session, p.deaf = 0, false
+		return
+	}
+	for _, r := range slices.Clone(p.unacked) {
+		s.deliver(p, r)
+	}
 	s.ask(p)
+}
+
+// welcome has a process take over what the engine says of the blocks that it has. What is refused must have a reason.
+func (s *lives) welcome(p *proc, f *Effect) {
+	// Who failed at a block before, and has not been heard to the end, may come first.
+	another := func(h *inHand) bool {
+		return slices.ContainsFunc(s.procs, func(q *proc) bool { return q != p && q.hasResult(h.Task, h.Block) })
+	}
+	gone := func(h *inHand) bool {
+		if h.epoch == s.epoch {
+			return false
+		}
+		for _, k := range f.Kept {
+			if k.Epoch == h.epoch && k.Was == h.Lease {
+				if !p.deaf {
+					h.epoch, h.Lease, h.Attempt = s.epoch, k.Now, k.Attempt
+				}
+				return false
+			}
+		}
+		return true
+	}
+	p.held = slices.DeleteFunc(p.held, func(h inHand) bool {
+		if !gone(&h) {
+			return false
+		}
+		if !another(&h) {
+			s.t.Fatalf("worker %v runs block %d of task %d, and is told to end it", p.at, h.Block, h.Task)
+		}
+		return true
+	})
+	for i := range p.held {
+		gone(&p.held[i])
+	}
+	kept := p.unacked[:0]
+	for _, r := range p.unacked {
+		if gone(&r.inHand) {
+			if r.outcome <= scheduler.Skipped && !s.ended(r.Task, r.Block) && !p.has(r.Task, r.Block) && !another(&r.inHand) {
+				s.t.Fatalf("worker %v has the good result of block %d of task %d, and is refused", p.at, r.Block, r.Task)
+			}
+			if !p.deaf {
+				continue
+			}
+		}
+		kept = append(kept, r)
+	}
+	p.unacked = kept
+}
+
+// ended reports whether a block has ended well, as far as this life knows.
+func (s *lives) ended(task int32, block int64) bool {
+	is := endedWell(task, block)
+	return slices.ContainsFunc(append(slices.Clone(s.journal), s.records...), func(r Record) bool { return is(&r) })
 }
 
 // ends has a process end as the launcher sees it.
@@ -339,19 +478,27 @@ func (s *lives) ends(p *proc, how launcher.End) {
 	s.apply(Event{Kind: EventStatus, Status: &launcher.Status{Worker: p.at, State: launcher.Ended, End: how}})
 }
 
-// cut kills the coordinator, and with it all workers. What was appended and not committed may have reached the disk, or not;
-// a block that had just ended well may have been left in the outbox.
+// cut kills the coordinator, and with it some workers. What was appended and not committed may have reached the disk, or not;
+// of a worker that is gone, a block that had just ended well may have been left in the outbox. Others go on, and may end their blocks.
 func (s *lives) cut() {
 	var undelivered []Record
+	var survivors []*proc
 	for _, p := range s.procs {
+		if rapid.IntRange(0, 2).Draw(s.t, "survives") > 0 {
+			if len(p.held) > 0 && rapid.Bool().Draw(s.t, "ends its block") {
+				s.finish(p)
+			}
+			survivors = append(survivors, p)
+			continue
+		}
 		for _, h := range p.held {
-			if o := s.outcome(h); o <= scheduler.Skipped && rapid.Bool().Draw(s.t, "outbox") {
+			if o := s.outcome(h.Handout); o <= scheduler.Skipped && rapid.Bool().Draw(s.t, "outbox") {
 				undelivered = append(undelivered, Record{Kind: RecordEnd, ID: p.at.String(), Nonce: p.nonce, Task: h.Task, Block: h.Block, Lease: uint64(h.Lease), Attempt: h.Attempt, Outcome: uint8(o)})
 			}
 		}
 	}
 	s.journal = append(s.journal, s.records[:rapid.IntRange(s.committed, len(s.records)).Draw(s.t, "kept")]...)
-	s.begin(undelivered)
+	s.begin(undelivered, survivors)
 }
 
 // checkRows: the rows of the workers add up to the tasks.

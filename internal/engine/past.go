@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"example.org/daisy/internal/job"
 	"example.org/daisy/scheduler"
 )
 
@@ -17,10 +18,13 @@ type Past struct {
 	before  time.Duration // length of all epochs but the last
 	tasks   []pastTask
 	workers map[uint32]*pastWorker
-	order   []*pastWorker // as they joined
+	numbers map[workerName]uint32 // the first number of each
+	last    uint32                // the greatest number
+	order   []*pastWorker         // as they joined
 	tags    int
 	state   RunState // how the last epoch ended; RunRunning if it was cut off
 	why     string
+	sets    []Setting // the latest of each limit
 }
 
 // PastEpoch is one life of a coordinator.
@@ -41,6 +45,11 @@ type PastWorker struct {
 	// Launched: it was started by a launcher; others came by themselves.
 	Launched bool
 	number   uint32 // in the journal
+}
+
+type workerName struct {
+	id    string
+	nonce uint64
 }
 
 type pastTask struct {
@@ -66,7 +75,7 @@ type pastWorker struct {
 
 // NewPast makes an empty past of a pipeline.
 func NewPast(p *scheduler.Pipeline) *Past {
-	past := &Past{workers: make(map[uint32]*pastWorker)}
+	past := &Past{workers: make(map[uint32]*pastWorker), numbers: make(map[workerName]uint32), exclude: make(map[string]*Exclusion)}
 	for _, t := range p.Tasks() {
 		past.tasks = append(past.tasks, pastTask{id: t.ID, hash: hashOf(&t), blocks: t.Grid.Len(), ends: scheduler.NewPast(t.Grid.Len()), times: make(map[int64]uint32)})
 	}
@@ -98,7 +107,7 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 		if p.workers[r.Worker] != nil {
 			return ended, false, fmt.Errorf("worker %d joins a second time", r.Worker)
 		}
-		p.workers[r.Worker] = w
+		p.add(w)
 		p.order = append(p.order, w)
 		w.serve(r.Task, at)
 	case RecordServes:
@@ -130,29 +139,54 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 	case RecordRetry:
 		t.ends.Retry()
 		t.failed, t.failures = 0, nil
+	case RecordSet:
+		s, err := setting(r)
+		if err != nil {
+			return ended, false, err
+		}
+		p.sets = withSetting(p.sets, s)
 	case RecordRunEnd:
 		p.state, p.why = RunState(r.State), r.Text
 	}
 	return ended, false, nil
 }
 
+// add makes a worker known by its number, and by its id and nonce.
+func (p *Past) add(w *pastWorker) {
+	p.workers[w.number] = w
+	p.last = max(p.last, w.number)
+	if p.numbers[w.named()] == 0 {
+		p.numbers[w.named()] = w.number
+	}
+}
+
+func (w *PastWorker) named() workerName { return workerName{w.ID, w.Nonce} }
+
 // start begins an epoch.
 func (p *Past) start(r *Record) error {
-	if len(r.Tasks) != len(p.tasks) {
-		return fmt.Errorf("the run has %d tasks, and the journal is of %d", len(p.tasks), len(r.Tasks))
-	}
-	for i, was := range r.Tasks {
-		if now := &p.tasks[i]; was.ID != now.id || was.Blocks != now.blocks {
-			return fmt.Errorf("task %d is %q with %d blocks, and in the journal %q with %d", i+1, now.id, now.blocks, was.ID, was.Blocks)
-		} else if was.Hash != now.hash {
-			return fmt.Errorf("task %q has as many blocks as when the run began, and others: the shape of its array has changed, or what its skip_mask leaves out; undo that, or start a new run", now.id)
-		}
+	if err := p.sameTasks(r.Tasks); err != nil {
+		return err
 	}
 	if n := len(p.epochs); n > 0 {
 		p.cut()
 	}
 	p.epochs = append(p.epochs, PastEpoch{Epoch: r.Epoch, Began: r.Began})
 	p.state, p.why = RunRunning, ""
+	return nil
+}
+
+// sameTasks checks that what was written down was about the tasks of this pipeline.
+func (p *Past) sameTasks(tasks []TaskRecord) error {
+	if len(tasks) != len(p.tasks) {
+		return fmt.Errorf("the run has %d tasks, and the journal is of %d", len(p.tasks), len(tasks))
+	}
+	for i, was := range tasks {
+		if now := &p.tasks[i]; was.ID != now.id || was.Blocks != now.blocks {
+			return fmt.Errorf("task %d is %q with %d blocks, and in the journal %q with %d", i+1, now.id, now.blocks, was.ID, was.Blocks)
+		} else if was.Hash != now.hash {
+			return fmt.Errorf("task %q has as many blocks as when the run began, and others: the shape of its array has changed, or what its skip_mask leaves out; undo that, or start a new run", now.id)
+		}
+	}
 	return nil
 }
 
@@ -253,23 +287,10 @@ func (p *Past) State() (state RunState, why string) { return p.state, p.why }
 func (p *Past) Failed(task int) int64 { return p.tasks[task].failed }
 
 // Number is the number of the worker of an id and nonce, 0 if none has joined.
-func (p *Past) Number(id string, nonce uint64) uint32 {
-	for _, w := range p.order {
-		if w.ID == id && w.Nonce == nonce {
-			return w.number
-		}
-	}
-	return 0
-}
+func (p *Past) Number(id string, nonce uint64) uint32 { return p.numbers[workerName{id, nonce}] }
 
 // NextNumber is one that no worker has had.
-func (p *Past) NextNumber() uint32 {
-	last := uint32(0)
-	for number := range p.workers {
-		last = max(last, number)
-	}
-	return last + 1
-}
+func (p *Past) NextNumber() uint32 { return p.last + 1 }
 
 // Live lists the workers that had joined in the last epoch, and were not seen to end.
 func (p *Past) Live() []PastWorker {
@@ -291,39 +312,6 @@ func (p *Past) Failures(task int, yield func(block int64, times uint32)) {
 	for block, times := range p.tasks[task].times {
 		yield(block, times)
 	}
-}
-
-// holdBack keeps all blocks back while workers of earlier epochs, of whom nobody knows whether they live, may still run some. Those that a
-// local launcher started on this machine are known to have ended.
-func (e *Engine) holdBack(live []PastWorker) {
-	for _, w := range live {
-		if w.Launched && e.cfg.Launcher.Local && w.Node == e.cfg.Node {
-			e.lost = append(e.lost, w.number)
-			continue
-		}
-		e.held = append(e.held, w)
-		// From now on: for how long it has been alone already, only a clock could say that may have been set.
-		e.holdTo = e.abandonAfter()
-	}
-}
-
-// cameBack notes that a worker has joined: if it is one that blocks wait for, what it holds of old it is told to end.
-func (e *Engine) cameBack(id string, nonce uint64) {
-	for i, w := range e.held {
-		if w.ID == id && w.Nonce == nonce {
-			e.append(Record{Kind: RecordGone, Worker: w.number, Text: "lost", At: e.last.Microseconds()})
-			e.held = append(e.held[:i], e.held[i+1:]...)
-			return
-		}
-	}
-}
-
-// endHold gives up waiting.
-func (e *Engine) endHold() {
-	for _, w := range e.held {
-		e.append(Record{Kind: RecordGone, Worker: w.number, Text: "lost", At: e.last.Microseconds()})
-	}
-	e.held = nil
 }
 
 // TaskRecordOf is what the journal says of a task at the start of an epoch.
@@ -352,11 +340,11 @@ func (p *Past) ends() []*scheduler.Past {
 
 // resume takes over what the past knows. Called once, before the first event.
 func (e *Engine) resume(p *Past) {
-	e.holdBack(p.Live())
 	if len(p.epochs) > 0 {
 		p.cut()
 	}
 	e.tags = p.tags
+	e.carryOver(p.sets)
 	for i := range e.tasks {
 		t, was := &e.tasks[i], &p.tasks[i]
 		t.most, t.checked, t.failed, t.failures = was.most, was.checked, was.failed, was.failures
@@ -364,10 +352,34 @@ func (e *Engine) resume(p *Past) {
 	}
 	for _, w := range p.order {
 		e.joins = max(e.joins, w.number)
+		v := e.inherit(w)
 		for _, r := range w.rows {
-			r.worker = &worker{id: w.ID, node: w.Node, number: w.number, ended: true}
+			r.worker = v
+			if v == nil {
+				r.worker = &worker{id: w.ID, node: w.Node, number: w.number, ended: true}
+			}
 			e.rows = append(e.rows, r)
 			e.tasks[r.task].served++
 		}
+		if v != nil {
+			v.rows = w.rows
+			e.openRow(v)
+			e.recount(v)
+		}
 	}
+}
+
+// Standing is an engine of a run that nobody coordinates, only to look at: what has ended by its records, and what follows from that for
+// other blocks. That goes in slices; before each it asks whether to go on, and gives nil if not. The past belongs to it from then on.
+func (p *Past) Standing(j *job.Job, pipeline *scheduler.Pipeline, goOn func() bool) (*Engine, error) {
+	e, err := New(Config{Job: j, Pipeline: pipeline, Unlimited: true, External: true, Past: p})
+	if err != nil {
+		return nil, err
+	}
+	for more := true; more; more = e.sched.Work(workUnits) {
+		if !goOn() {
+			return nil, nil
+		}
+	}
+	return e, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -286,53 +287,97 @@ func TestAfterAResumeBlocksWaitForWorkersOfWhomNobodyKnows(t *testing.T) {
 		launched, gone bool
 		local          bool
 		node           string
-		want           time.Duration // at which the first block may be handed out
+		left           bool          // the launcher has found it alive
+		want           time.Duration // at which the first block is handed out
+		returns        bool          // or it comes back
 	}{
-		"a client":                     {want: time.Minute},
-		"a client that had left":       {gone: true},
-		"one of a local launcher":      {launched: true, local: true},
-		"one of another machine":       {launched: true, local: true, node: "n2", want: time.Minute},
-		"one of another launcher":      {launched: true, want: time.Minute},
-		"a client beside a local one":  {local: true, want: time.Minute},
-		"of another, seen to have end": {launched: true, gone: true},
+		"a client":                       {want: time.Minute, returns: true},
+		"a client that had left":         {gone: true},
+		"one of a local launcher, ended": {launched: true, local: true},
+		"one of a local launcher, alive": {launched: true, local: true, left: true, want: time.Minute, returns: true},
+		"one of another machine":         {launched: true, local: true, node: "n2", want: time.Minute},
+		"one of another launcher":        {launched: true, want: time.Minute},
+		"a client beside a local one":    {local: true, want: time.Minute, returns: true},
+		"of another, seen to have end":   {launched: true, gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			records := []Record{{Kind: RecordStart, Epoch: 1, Tasks: []TaskRecord{{"a", 3, hashOf(&p.Tasks()[0])}}},
-				{Kind: RecordJoin, Worker: 1, ID: "w", Nonce: 5, Count: 1, Text: cmp.Or(c.node, "n1"), Launched: c.launched}}
+				{Kind: RecordJoin, Worker: 1, ID: "1.0", Nonce: 5, Count: 1, Text: cmp.Or(c.node, "n1"), Launched: c.launched}}
 			if c.gone {
 				records = append(records, Record{Kind: RecordGone, Worker: 1, Text: "left"})
 			}
-			var e *Engine
-			// A coordinator that dies while it waits leaves the next one no wiser.
-			for epoch := range uint64(2) {
+			// A coordinator that dies while it waits leaves the next one no wiser, and one that comes back ends the wait.
+			for _, returns := range []bool{false, false, true} {
 				past := NewPast(p)
 				for _, r := range records {
 					add(past, r)
 				}
-				var err error
-				if e, err = New(Config{Job: j, Pipeline: p, Epoch: 2 + epoch, Unlimited: true, External: true, Past: past, Node: "n1", Launcher: launcher.Properties{Local: c.local}}); err != nil {
+				cfg := Config{Job: j, Pipeline: p, Epoch: past.Epochs()[len(past.Epochs())-1].Epoch + 1, Unlimited: true, Past: past, Node: "n1", Launcher: launcher.Properties{Local: c.local}}
+				if c.left {
+					cfg.Left = []launcher.Worker{{Tag: "1"}}
+				}
+				if cfg.External = !c.launched || !c.local; cfg.External {
+					cfg.Left = nil
+				}
+				e, err := New(cfg)
+				if err != nil {
 					t.Fatal(err)
 				}
-				if e.holdTo != c.want {
-					t.Errorf("blocks wait until %v, want %v", e.holdTo, c.want)
-				}
-				var fx Effects
-				e.Apply(0, &Event{Kind: EventTick}, &fx)
-				for _, f := range fx.List {
-					if f.Kind == EffectAppend {
-						r, err := DecodeRecord(f.Record)
-						if err != nil {
-							t.Fatal(err)
+				var first []Record
+				handed := func(now time.Duration, events ...Event) (some bool) {
+					var fx Effects
+					e.ApplyAll(now, events, &fx)
+					for e.More() {
+						e.Apply(now, &Event{Kind: EventTick}, &fx)
+					}
+					for _, f := range fx.List {
+						some = some || f.Kind == EffectBlocks
+						if f.Kind == EffectAppend {
+							r, err := DecodeRecord(f.Record)
+							if err != nil {
+								t.Fatal(err)
+							}
+							first = append(first, r)
 						}
-						records = append(records, r)
+					}
+					return some
+				}
+				handed(0, Event{Kind: EventTick})
+				if !returns {
+					records = append(records, first...)
+				}
+				handed(0, Event{Kind: EventCommitted, UpTo: e.appended})
+				got := handed(0, Event{Kind: EventJoin, Request: 1, Join: &Join{Name: "other", Nonce: 6, Slots: 1, Node: "n1"}},
+					Event{Kind: EventAttach, Session: 1, Worker: "other", Nonce: 6}, Event{Kind: EventAcquire, Session: 1, Request: 1, N: 1})
+				got = handed(0, Event{Kind: EventCommitted, UpTo: e.appended}) || got
+				if got != (c.want == 0) {
+					t.Errorf("a block is handed out at once: %v", got)
+				}
+				if c.want == 0 {
+					continue
+				}
+				if said := e.waits(0); !strings.Contains(said, "worker 1.0 on "+cmp.Or(c.node, "n1")+" served the coordinator before") {
+					t.Errorf("it says %q", said)
+				}
+				if returns && c.returns {
+					join := &Join{Name: "1.0", Nonce: 5, Slots: 1, Node: "n1"}
+					if c.launched {
+						join.Name, join.Tag = "", "1"
+					}
+					if !handed(time.Second, Event{Kind: EventJoin, Request: 1, Join: join}, Event{Kind: EventAttach, Session: 2, Worker: "1.0", Nonce: 5}) {
+						t.Error("it is back, and no block is handed out")
+					}
+					continue
+				}
+				at := time.Duration(0)
+				for beat := (Event{Kind: EventHeartbeat, Session: 1}); !handed(at, beat); at += 10 * time.Millisecond {
+					if at > 2*c.want {
+						t.Fatalf("no block is handed out until %v", at)
 					}
 				}
-			}
-			// When the worker is back, nobody waits for it.
-			var fx Effects
-			e.Apply(0, &Event{Kind: EventJoin, Request: 1, Join: &Join{Name: "w", Nonce: 5, Slots: 1, Node: "n1"}}, &fx)
-			if len(e.held) != 0 {
-				t.Errorf("it still waits for %+v", e.held)
+				if at < c.want || at > c.want+20*time.Millisecond {
+					t.Errorf("the first block is handed out at %v, want %v", at, c.want)
+				}
 			}
 		})
 	}
@@ -366,5 +411,48 @@ func TestARecordThatDoesNotBelongToTheRunIsAnError(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
+	}
+}
+
+func TestWhatFollowsFromThePastIsWorkedOutInSlicesThatCanBeCutShort(t *testing.T) {
+	const blocks = 200 * workUnits
+	j := &job.Job{Tasks: []job.Task{{ID: "a", Grid: line1D(t, blocks), Requires: scheduler.NewResources(map[string]int64{"cpu": 1000}), Slots: 1, MaxLost: 1}}}
+	done := scheduler.NewBitmap(blocks)
+	for block := range int64(blocks) - 2 {
+		done.Set(block + 2)
+	}
+	p, err := scheduler.NewPipeline([]scheduler.Task{{ID: "a", Grid: j.Tasks[0].Grid, Done: done, MaxLost: 1}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := func() *Past {
+		past := NewPast(p)
+		tasks := p.Tasks()
+		for _, r := range []Record{
+			{Kind: RecordStart, Epoch: 1, Tasks: []TaskRecord{TaskRecordOf(&tasks[0])}},
+			{Kind: RecordEnd, Block: 0, Outcome: uint8(scheduler.Success), Attempt: 1},
+		} {
+			if _, _, err := past.Add(&r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return past
+	}
+	slices := 0
+	e, err := past().Standing(j, p, func() bool { slices++; return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var snap Snapshot
+	e.Snapshot(&snap)
+	if y := snap.Tasks[0].Tally; y.Success != 1 || y.Skipped != blocks-2 || y.Ready != 1 {
+		t.Errorf("%+v", y)
+	}
+	if slices < 5 {
+		t.Errorf("it went in %d slices", slices)
+	}
+	asked := 0
+	if e, err = past().Standing(j, p, func() bool { asked++; return asked < 3 }); e != nil || err != nil || asked != 3 {
+		t.Errorf("cut short it gives %v, %v, after having asked %d times", e, err, asked)
 	}
 }

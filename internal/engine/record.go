@@ -31,7 +31,7 @@ const (
 	RecordMark RecordKind = 7
 	// RecordHandout: a block was given to a worker of this process: Task, Block, Lease, Attempt, Worker.
 	RecordHandout RecordKind = 8
-	// RecordCheckpoint: where a task stood: Task, State, Tally.
+	// RecordCheckpoint: where a task stood: Task, State, Tally. Nobody writes it any more; a snapshot of the journal says all.
 	RecordCheckpoint RecordKind = 9
 	// RecordRunEnd: the run has ended: State, Text.
 	RecordRunEnd RecordKind = 10
@@ -46,6 +46,9 @@ const (
 	RecordPeak RecordKind = 14
 	// RecordRetry: the blocks of Task that had failed for good begin anew.
 	RecordRetry RecordKind = 15
+	// RecordSet: a limit is another from now on: State (a SettingKey), Task, ID (the name of the resource), Count (slots, nanoseconds, or the
+	// amount), Text (who wanted it).
+	RecordSet RecordKind = 16
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
@@ -174,6 +177,12 @@ func (r *Record) fields(c *coder) bool {
 		c.int64(&r.Count)
 	case RecordRetry:
 		c.int32(&r.Task)
+	case RecordSet:
+		c.byte(&r.State)
+		c.int32(&r.Task)
+		c.string(&r.ID)
+		c.int64(&r.Count)
+		c.string(&r.Text)
 	default:
 		return false
 	}

@@ -32,6 +32,7 @@ var records = []struct {
 	{"01 11 01 02 6e 37 03 77 68 79 04 61 6e 6e 61", Record{Kind: RecordExclude, Final: true, ID: "n7", Text: "why", Tail: "anna"}},
 	{"01 0e 01 08", Record{Kind: RecordPeak, Task: 1, Count: 8}},
 	{"01 0f 01", Record{Kind: RecordRetry, Task: 1}},
+	{"01 10 01 02 03 63 70 75 08 03 61 64 61", Record{Kind: RecordSet, State: uint8(SetMaxWorkers), Task: 2, ID: "cpu", Count: 8, Text: "ada"}},
 }
 
 func TestGoldenBytesOfRecords(t *testing.T) {

@@ -143,6 +143,7 @@ func (e *Engine) idleTimeout() time.Duration {
 // blamed for it. A launched one is killed, and stays in the books until its launcher has seen it end.
 func (e *Engine) giveUp(w *worker) {
 	e.notice("worker %s on %s has been silent for %s: its blocks go out again", w.id, orUnknown(w.node), units.Duration((e.now - w.heard).Round(time.Second)))
+	e.back(w)
 	e.reclaim(w, scheduler.Ending{Outcome: scheduler.Lost, Blameless: true})
 	if w.sub == nil {
 		e.endWorker(w, "lost")

@@ -218,7 +218,6 @@ func (e *Engine) killAll() {
 func (e *Engine) close() {
 	e.phase = closing
 	e.stop.state = e.outcome()
-	e.checkpoint()
 	e.append(Record{Kind: RecordRunEnd, State: uint8(e.stop.state), Text: e.reason()})
 	e.wantCommit = true
 	e.queue.push(pending{upTo: e.appended, kind: pendingEnd})

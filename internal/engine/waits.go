@@ -19,10 +19,8 @@ func (e *Engine) waits(i int) string {
 	if e.phase != running {
 		return e.why
 	}
-	if len(e.held) > 0 {
-		w := e.held[0]
-		return fmt.Sprintf("worker %s on %s served the coordinator before, and may still run a block; blocks wait for it to come back, or %s",
-			w.ID, orUnknown(w.Node), units.Duration((e.holdTo - e.now).Round(time.Second)))
+	if len(e.away)+len(e.held) > 0 {
+		return e.waitsFor()
 	}
 	tally := e.sched.Tally(i)
 	var parts []string

@@ -60,7 +60,9 @@ func Word(end launcher.End) string {
 	word := end.Cause.String()
 	switch end.Cause {
 	case launcher.Exited:
-		word = fmt.Sprintf("exit status %d", end.Exit)
+		if word = "by itself"; end.Exit >= 0 {
+			word = fmt.Sprintf("exit status %d", end.Exit)
+		}
 	case launcher.Signalled:
 		word = fmt.Sprintf("signal %d", end.Signal)
 	}

@@ -7,3 +7,6 @@ func (f *Fleet) SetMaxWorkers(task int, slots int64) { f.tasks[task].MaxWorkers 
 
 // SetTotal changes the budget. What is taken stays taken.
 func (f *Fleet) SetTotal(total scheduler.Resources) { f.budget.SetTotal(total) }
+
+// Inherit takes what slots of a task need, even if it is more than there is: they are in use already.
+func (f *Fleet) Inherit(task int, slots int64) { f.Give(task, -slots) }

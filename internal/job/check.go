@@ -166,11 +166,24 @@ func (c *checking) taskKeys(i int) {
 		c.task(i, "run", "missing; allowed are { command = [..] }, a process for each block, { stream = [..] }, a process for each slot, and { python = \"module:function\" }")
 	}
 	c.numbers(i, t)
+	if t.EnforceMemory {
+		c.memory(i, t)
+	}
 	for _, kv := range t.Env {
 		name, value, _ := strings.Cut(kv, "=")
 		if err := checkVariable(name, value); err != nil {
 			c.task(i, "env."+name, "%v", err)
 		}
+	}
+}
+
+// memory: what is to be enforced is there, and can be.
+func (c *checking) memory(i int, t *Task) {
+	if t.Requires.Get("memory") == 0 {
+		c.task(i, "enforce_memory", "there is no limit to enforce; give requires = { memory = \"4GiB\" } too")
+	}
+	if t.Runner.Kind == RunnerFunc {
+		c.task(i, "enforce_memory", "the memory of a Go function cannot be limited, as it is that of the whole program; leave it out, or make the function a program of its own")
 	}
 }
 

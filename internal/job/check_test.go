@@ -150,3 +150,16 @@ func TestMemoryIsComparedInTheLargestUnitInWhichItStillDiffers(t *testing.T) {
 		}
 	}
 }
+
+func TestTheMemoryOfAGoFunctionCannotBeEnforced(t *testing.T) {
+	for kind, want := range map[job.RunnerKind]bool{job.RunnerFunc: true, job.RunnerCommand: false} {
+		j := &job.Job{Tasks: []job.Task{{ID: "a", EnforceMemory: true, Runner: job.Runner{Kind: kind}, Requires: scheduler.NewResources(map[string]int64{"memory": 1 << 30})}}}
+		said := false
+		for _, err := range j.Check(job.Machine{}) {
+			said = said || strings.Contains(err.Error(), `task "a": enforce_memory: the memory of a Go function cannot be limited`)
+		}
+		if said != want {
+			t.Errorf("%v: it is said %v, want %v", kind, said, want)
+		}
+	}
+}

@@ -62,8 +62,21 @@ type Job struct {
 	Frozen []byte
 	// Warnings are for people: what is allowed but perhaps not meant.
 	Warnings []string
+	// Caps are what the site allows at most.
+	Caps Caps
 	// Defaults are the values that come neither from the job nor from the command line nor from this program.
 	Defaults []Default
+}
+
+// Caps are limits of limits, of those that can be changed while a run goes on, too.
+type Caps struct {
+	// MaxWorkers and Timeout are those of each task; 0 = no cap.
+	MaxWorkers int64
+	Timeout    time.Duration
+	// Resources are amounts of the run; what it does not have has no cap.
+	Resources scheduler.Resources
+	// File is where the site says so.
+	File string
 }
 
 // A Default is a value that comes from a file of defaults of the user or the site.
@@ -123,8 +136,13 @@ type Task struct {
 	// Wrap is what Runner.Argv and Check begin with, so that they run inside of something else.
 	Wrap []string
 
+	// Unselected has the blocks that a selection leaves out, which are in Mask too; nil without one.
+	Unselected scheduler.Bitmap
+
 	// ResourceTracking keeps what each block used in the tracking group of the task.
 	ResourceTracking bool
+	// EnforceMemory keeps the processes of a block from having more memory than Requires says.
+	EnforceMemory bool
 
 	// ChunkRace: chunks of Output may be written by two blocks at once.
 	ChunkRace bool

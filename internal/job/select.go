@@ -3,6 +3,7 @@ package job
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -116,6 +117,7 @@ func (j *Job) Select(s Selection) (left int64, err error) {
 			mask[len(mask)-1] &= 1<<rest - 1
 		}
 		t := j.Task(tasks[i].ID)
+		t.Unselected = slices.Clone(mask)
 		for w := range t.Mask {
 			mask[w] |= t.Mask[w]
 		}

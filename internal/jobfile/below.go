@@ -229,7 +229,9 @@ func (l *loader) limit(caps table) {
 	lowered := func(task, key, value string, n *node) {
 		l.job.Defaults = append(l.job.Defaults, job.Default{Task: task, Key: key, Value: value, File: n.file, Line: n.line, Cap: true})
 	}
+	l.job.Caps.File = caps.n.file
 	if most, ok := caps.integer("max_workers", 1, 1<<40); ok {
+		l.job.Caps.MaxWorkers = most
 		n := caps.n.key("max_workers")
 		l.eachTask(func(t table, task *job.Task) {
 			switch {
@@ -244,6 +246,7 @@ func (l *loader) limit(caps table) {
 	most := job.Defaults.Timeout
 	caps.duration("timeout", true, &most)
 	if n := caps.n.key("timeout"); n != nil && !l.isWrong(-1, "timeout") {
+		l.job.Caps.Timeout = most
 		l.eachTask(func(t table, task *job.Task) {
 			if task.Timeout > 0 && task.Timeout <= most {
 				return
@@ -257,7 +260,8 @@ func (l *loader) limit(caps table) {
 		})
 	}
 	if r, ok := caps.table("resources", "a table of amounts such as { cpu = 8, memory = \"32GiB\" }"); ok {
-		l.limitResources(r.amounts(nil), r.n)
+		l.job.Caps.Resources = r.amounts(nil)
+		l.limitResources(l.job.Caps.Resources, r.n)
 	}
 }
 

@@ -128,6 +128,9 @@ func TestErrorsOfTheJobComeBeforeThoseOfDefaults(t *testing.T) {
 func TestNobodyGetsMoreThanTheSiteAllows(t *testing.T) {
 	const caps = "[caps]\nmax_workers = 10\ntimeout = \"5m\"\nresources = { cpu = 8, memory = \"16GiB\" }\n"
 	j, err := with(t, two, "", caps)
+	if err == nil && (j.Caps.MaxWorkers != 10 || j.Caps.Timeout != 5*time.Minute || j.Caps.Resources.String() != "cpu=8 memory=16GiB" || j.Caps.File != "site.toml") {
+		t.Errorf("caps %+v", j.Caps)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func Keys() []Key {
 		{"run", "reconnect_grace", "duration", span(d.ReconnectGrace), "A worker whose connection closed and is not back within this time is suspect: it gets no new blocks.", ""},
 		{"run", "heartbeat_timeout", "duration", span(d.HeartbeatTimeout), "A worker without a heartbeat for this long is suspect.", ""},
 		{"run", "hint_after", "duration", span(d.HintAfter), "The blocks of a suspect go out again after this silence if the launcher, too, has signs of its end.", ""},
-		{"run", "abandon_after", "duration", `"2m"`, "The blocks of a suspect go out again after this silence in any case. With Slurm, the default is `15m`.", ""},
+		{"run", "abandon_after", "duration", `"2m"`, "The blocks of a suspect go out again after this silence in any case. A worker whose coordinator is gone waits nearly as long for the next one. With Slurm, the default is `15m`.", ""},
 		{"run", "idle_timeout", "duration", `"5s"`, "How long a worker without work stays while nobody else needs its share of the resources. With Slurm, the default is `2m`.", ""},
 		{"run", "on_end", "command", "none", "A command that is run in the folder of the job file when the run has ended, however it did; see [programs.md](programs.md#at-the-end-of-a-run).", ""},
 
@@ -77,8 +77,8 @@ func Keys() []Key {
 		{"task", "env", "table of strings", "none", "Variables that are added to the environment of the code: `{ NAME = \"value\" }`. Names that begin with `DAISY_` are taken.", ""},
 		{"task", "skip_mask", "path", "none", "A `.npy` file of bool or uint8 with the shape of the grid of blocks: blocks that are not 0 in it are skipped in this run.", ""},
 		{"task", "resource_tracking", "boolean", "false", "`true`: measure what each block uses: time, CPU, memory of all its processes, bytes read and written. It is kept in the statistics and, with `tracking`, block by block.", ""},
+		{"task", "enforce_memory", "boolean", "false", "`true`: the processes of a block cannot have more memory than `requires.memory` says; see [below](#memory-that-is-enforced).", ""},
 		{"task", "slurm", "table", "none", "Options of Slurm for this task, in `[task.slurm]`; see [below](#slurm). Any of them may stand in `[slurm]` once for all tasks.", ""},
-		{"task", "enforce_memory", "boolean", "", "Kill blocks above their memory.", `limit the memory in the command itself ("ulimit -v" in a shell, "systemd-run --scope")`},
 
 		{"slurm", "partition", "string", "the site's", "Partition, or several with commas between them.", ""},
 		{"slurm", "account", "string", "yours", "Account that is charged.", ""},

@@ -103,6 +103,9 @@ func summary(j *job.Job) string {
 		if t.ResourceTracking {
 			b.WriteString("; resource tracking")
 		}
+		if t.EnforceMemory {
+			b.WriteString("; memory enforced")
+		}
 		if t.Env != nil {
 			fmt.Fprintf(&b, "; env %q", t.Env)
 		}

@@ -68,6 +68,7 @@ func (l *loader) readTask(at int, m map[string]any, n *node) {
 	t.count("max_lost", 1, &task.MaxLost)
 	t.count("max_worker_restarts", 1, &task.MaxWorkerRestarts)
 	t.boolean("resource_tracking", &task.ResourceTracking)
+	t.boolean("enforce_memory", &task.EnforceMemory)
 	t.readMask(task)
 	t.readOutput(task)
 }

@@ -217,9 +217,7 @@ func TestWhatIsMissingBetweenSegmentsAndEpochsIsDamage(t *testing.T) {
 			for i := range 3 {
 				j.Append([]byte("record"))
 				mustCommit(t, j, uint64(i+1))
-				if _, err := j.Rotate(); err != nil {
-					t.Fatal(err)
-				}
+				rotate(t, j)
 			}
 			if err := j.Close(); err != nil {
 				t.Fatal(err)
@@ -242,7 +240,9 @@ func TestWhatIsMissingBetweenSegmentsAndEpochsIsDamage(t *testing.T) {
 		want   string // "" = no error
 	}{
 		{"nothing", remove(), ""},
-		{"the oldest, after a checkpoint", remove("journal-000001-000001.log"), ""},
+		{"the oldest", remove("journal-000001-000001.log"), "what is before it is missing: it begins with record 2, after record 0 of epoch 0"},
+		{"the oldest epoch", remove("journal-000001-000001.log", "journal-000001-000002.log", "journal-000001-000003.log", "journal-000001-000004.log"),
+			"what is before it is missing: it begins with record 1, after record 3 of epoch 1"},
 		{"a segment in between", remove("journal-000002-000002.log"), "it ends here, but the journal went on to record 2"},
 		{"the first of a later epoch", remove("journal-000002-000001.log"), "the segment before it is missing: it begins with record 2"},
 		{"the end of an epoch that the next builds on", remove("journal-000002-000003.log", "journal-000002-000004.log"), "it ends here, but the journal went on to record 3"},

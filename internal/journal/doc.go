@@ -26,6 +26,24 @@
 // header; the CRC of a frame covers the epoch, the record's number, size and
 // payload, so that bytes that were copied elsewhere do not pass.
 //
+// # Snapshots
+//
+// A file named snapshot-<epoch>-<segment>.snap stands for all records of
+// earlier epochs, and for those of its epoch that are before the segment; the
+// newest one counts. What it says is up to the caller.
+//
+//	snapshot = "DAISYSNP"  version u32  segment u32  epoch u64  record u64
+//	           bytes u64                                          (40 bytes)
+//	           state                                           (bytes bytes)
+//	           crc u32                          of all that is before it
+//
+// record is the number of the last record of the epoch that it stands for; the
+// segment goes on with the next one. A snapshot is written under a name that ends in .tmp, synced,
+// and renamed; then the segments before it go, the oldest first. Killed at
+// any instant, either they are there or the snapshot is; a reader passes over
+// what it stands for. It is made of closed segments only, so that the writer goes on
+// meanwhile. Where the first records are missing without a snapshot, that is damage.
+//
 // # Why batches
 //
 // A batch is what one Commit wrote with one write and one fsync. The next one
@@ -45,6 +63,6 @@
 // # Take-over
 //
 // A reader sees also what a killed writer had written but not synced. So
-// Create syncs the segments of earlier epochs before it states that it builds
+// Create syncs the files of earlier epochs before it states that it builds
 // on them. Changes of the directory are taken to reach the disk in their order.
 package journal

@@ -4,16 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 )
 
 // DefaultSegmentBytes is the size at which a segment is followed by a new one.
-const DefaultSegmentBytes = 64 << 20
+const DefaultSegmentBytes = 16 << 20
 
 // Journal is the writer of one epoch. Append belongs to one goroutine (or to
-// several; they are serialised), Commit, Rotate, DropBefore and Close to
-// another; Append never waits for the disk.
+// several; they are serialised), Commit and Close to another,
+// Compact to a third; Append never waits for the disk, and Commit not for Compact.
 type Journal struct {
 	dir      string
 	epoch    uint64
@@ -35,6 +37,8 @@ type Journal struct {
 	path     string
 	size     int64 // durable bytes of the current segment
 	earlier  int64 // durable bytes of this epoch's earlier segments
+	closed   Closed
+	snapshot int64 // bytes of the latest one
 	isClosed bool
 }
 
@@ -64,7 +68,7 @@ func (b *batch) reset() {
 type Option func(*Journal)
 
 // WithCheck sets a function that every Commit calls before it writes, and
-// DropBefore before it removes; when it gives an error, they do nothing and return it. It is the place to
+// Compact before anything changes for a reader; when it gives an error, they do nothing and return it. It is the place to
 // see that a newer epoch has taken over.
 func WithCheck(check func() error) Option { return func(j *Journal) { j.check = check } }
 
@@ -108,13 +112,22 @@ func Create(dir string, epoch uint64, options ...Option) (*Journal, error) {
 // that was killed had written but not synced, and this epoch builds on it.
 // Their names become durable no later than that of this epoch's first segment.
 func (j *Journal) settle() error {
-	files, err := listSegments(j.dir)
+	files, snapshots, _, err := list(j.dir)
 	if err != nil {
 		return err
 	}
-	for _, f := range files {
+	for _, f := range slices.Concat(files, snapshots) {
 		if err := j.disk.Sync(f.path); err != nil {
 			return err
+		}
+		info, err := os.Stat(f.path)
+		if err != nil {
+			return err
+		}
+		if filepath.Ext(f.path) == snapshotEnd {
+			j.snapshot = info.Size()
+		} else {
+			j.closed.bytes += info.Size()
 		}
 	}
 	return nil
@@ -238,6 +251,7 @@ func (j *Journal) begin(bytes []byte) error {
 		return err
 	}
 	j.current, j.path, j.size = f, path, int64(len(bytes))
+	j.closed.Last, j.closed.segment = Position{j.epoch, j.durable}, j.segment
 	return nil
 }
 
@@ -245,14 +259,22 @@ func (j *Journal) begin(bytes []byte) error {
 func (j *Journal) leave() {
 	_ = j.current.Close() // what counts in it has been synced
 	j.earlier += j.size
+	j.closed.bytes += j.size
 	j.current, j.size = nil, 0
 }
 
-func writeAndSync(f file, path string, bytes []byte) error {
+func writeAll(f file, path string, bytes []byte) error {
 	if n, err := f.Write(bytes); err != nil {
 		return withPath("write", path, err)
 	} else if n < len(bytes) {
 		return withPath("write", path, fmt.Errorf("only %d of %d bytes were written", n, len(bytes)))
+	}
+	return nil
+}
+
+func writeAndSync(f file, path string, bytes []byte) error {
+	if err := writeAll(f, path, bytes); err != nil {
+		return err
 	}
 	if err := f.Sync(); err != nil {
 		return withPath("sync", path, err)
@@ -286,51 +308,6 @@ func (j *Journal) Size() int64 {
 	j.commit.Lock()
 	defer j.commit.Unlock()
 	return j.earlier + j.size
-}
-
-// Rotate commits, then begins a new segment and returns its number: what is
-// appended from now on is in this segment or a later one. After a checkpoint
-// record in it is durable, DropBefore(number) removes what it replaces.
-func (j *Journal) Rotate() (segment uint32, err error) {
-	j.commit.Lock()
-	defer j.commit.Unlock()
-	if err := j.flush(); err != nil {
-		return 0, err
-	}
-	if j.current != nil {
-		j.leave()
-	}
-	if err := j.begin(nil); err != nil {
-		return 0, fmt.Errorf("begin a journal segment: %w", err)
-	}
-	return j.segment, nil
-}
-
-// DropBefore removes every segment of earlier epochs, and those of this epoch
-// below the given one. The oldest go first, so that a crash in between leaves
-// a journal that only begins later; after a power failure they may be back.
-// A writer that was taken over drops nothing: its checkpoint may be void.
-func (j *Journal) DropBefore(segment uint32) error {
-	j.commit.Lock()
-	defer j.commit.Unlock()
-	if j.check != nil {
-		if err := j.check(); err != nil {
-			return err
-		}
-	}
-	files, err := listSegments(j.dir)
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		if f.epoch > j.epoch || f.epoch == j.epoch && f.segment >= min(segment, j.segment) {
-			break
-		}
-		if err := j.disk.Remove(f.path); err != nil {
-			return fmt.Errorf("drop an old journal segment: %w", err)
-		}
-	}
-	return nil
 }
 
 // Close commits what was appended and closes the segment. It returns the error

@@ -35,14 +35,36 @@ func mustCommit(t testing.TB, j *Journal, want uint64) {
 	}
 }
 
-// replay reads dir and gives each record as "epoch/number text".
+// rotate closes the current segment; the next commit begins another.
+func rotate(t interface{ Fatal(...any) }, j *Journal) {
+	if _, err := j.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	j.commit.Lock()
+	defer j.commit.Unlock()
+	if j.current != nil {
+		j.leave()
+	}
+	if err := j.begin(nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replay reads dir and gives each record as "epoch/number text", and a snapshot as its text.
 func replay(t testing.TB, dir string) ([]string, Report, error) {
 	t.Helper()
 	var got []string
+	snapshot := WithSnapshot(func(state []byte) error {
+		if len(got) > 0 {
+			t.Errorf("the snapshot comes after %v", got)
+		}
+		t.Log("snapshot", string(state))
+		return nil
+	})
 	report, err := Read(dir, func(epoch, seq uint64, record []byte) error {
 		got = append(got, fmt.Sprintf("%d/%d %s", epoch, seq, record))
 		return nil
-	})
+	}, snapshot)
 	if uint64(len(got)) != report.Records {
 		t.Errorf("the report counts %d records, %d were given", report.Records, len(got))
 	}
@@ -69,9 +91,7 @@ func TestWhatWasCommittedIsReadInOrderOverSegmentsAndEpochs(t *testing.T) {
 	}
 	j.Append([]byte("b"))
 	mustCommit(t, j, 2)
-	if _, err := j.Rotate(); err != nil {
-		t.Fatal(err)
-	}
+	rotate(t, j)
 	j.Append(nil) // an empty record is a record
 	mustCommit(t, j, 3)
 	if err := j.Close(); err != nil {
@@ -129,7 +149,7 @@ func TestASegmentThatIsFullIsFollowedByAnother(t *testing.T) {
 		t.Errorf("%d segments, want several", report.Segments)
 	}
 	var total int64
-	files, _ := listSegments(dir)
+	files, _, _, _ := list(dir)
 	for _, f := range files {
 		info, err := os.Stat(f.path)
 		if err != nil {
@@ -261,55 +281,6 @@ func TestAWriterThatWasTakenOverAddsNothing(t *testing.T) {
 	last.Append([]byte("c"))
 	mustCommit(t, last, 1)
 	wantRecords(t, dir, "1/1 a", "2/1 b", "4/1 c")
-}
-
-func TestOldSegmentsGoAfterACheckpoint(t *testing.T) {
-	dir := t.TempDir()
-	old := mustCreate(t, dir, 1)
-	old.Append([]byte("old epoch"))
-	if err := old.Close(); err != nil {
-		t.Fatal(err)
-	}
-	j := mustCreate(t, dir, 2, After(Position{1, 1}))
-	j.Append([]byte("a"))
-	segment, err := j.Rotate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	j.Append([]byte("checkpoint"))
-	mustCommit(t, j, 2)
-	if err := j.DropBefore(segment); err != nil {
-		t.Fatal(err)
-	}
-	report := wantRecords(t, dir, "2/2 checkpoint")
-	if got, want := report.First, (Position{2, 2}); got != want {
-		t.Errorf("first is %v, want %v", got, want)
-	}
-}
-
-func TestAWriterThatWasTakenOverDropsNothing(t *testing.T) {
-	dir := t.TempDir()
-	var taken error
-	old := mustCreate(t, dir, 1, WithCheck(func() error { return taken }))
-	old.Append([]byte("a"))
-	segment, err := old.Rotate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, report, err := replay(t, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old.Append([]byte("checkpoint that the next epoch has not seen"))
-	mustCommit(t, old, 2)
-	taken = errors.New("taken over by epoch 2")
-	next := mustCreate(t, dir, 2, After(report.Last))
-	if err := old.DropBefore(segment); err != taken {
-		t.Errorf("DropBefore: %v", err)
-	}
-	next.Append([]byte("b"))
-	mustCommit(t, next, 1)
-	wantRecords(t, dir, "1/1 a", "2/1 b")
 }
 
 func TestAReaderBesideALiveWriterGetsAPrefix(t *testing.T) {

@@ -81,8 +81,22 @@ func (d *crashDisk) Remove(path string) error {
 	if err := d.fail("remove"); err != nil {
 		return err
 	}
+	if err := os.Remove(path); err != nil {
+		return err
+	}
 	d.change(path, nil)
-	return os.Remove(path)
+	return nil
+}
+
+// Rename: after a power failure both names may be there, but never none.
+func (d *crashDisk) Rename(from, to string) error {
+	if err := d.fail("rename"); err != nil {
+		return err
+	}
+	f := d.seen[from]
+	d.change(to, f)
+	d.change(from, nil)
+	return os.Rename(from, to)
 }
 
 func (d *crashDisk) change(path string, f *crashFile) {
@@ -217,9 +231,7 @@ func TestASegmentThatWasCommittedToIsThereAfterAPowerFailure(t *testing.T) {
 	var want []string
 	for i := range uint64(6) {
 		if i == 3 {
-			if _, err := j.Rotate(); err != nil {
-				t.Fatal(err)
-			}
+			rotate(t, j)
 		}
 		j.Append([]byte("record"))
 		mustCommit(t, j, i+1)
@@ -227,7 +239,7 @@ func TestASegmentThatWasCommittedToIsThereAfterAPowerFailure(t *testing.T) {
 	}
 	d.powerFailure(t)
 	if report := wantRecords(t, dir, want...); report.Segments < 3 {
-		t.Errorf("%d segments, want some that were full and one after Rotate", report.Segments)
+		t.Errorf("%d segments, want some that were full and one that was closed early", report.Segments)
 	}
 }
 
@@ -284,9 +296,8 @@ func TestWhatAKilledWriterDidNotSyncIsOnTheDiskBeforeItIsBuiltOn(t *testing.T) {
 }
 
 // TestWhatCommitReportedOutlivesAnyCrash runs a journal over several epochs
-// on a disk that fails now and then; each epoch ends in a crash at any
-// operation. Of the records only those before a durable checkpoint may go,
-// and behind the last that was reported some of those that were appended may come.
+// on a disk that fails now and then, and has it compacted; each epoch ends in a crash at any
+// operation. No record goes, and behind the last that was reported some of those that were appended may come.
 func TestWhatCommitReportedOutlivesAnyCrash(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inTemp(t, func(temp string) {
@@ -300,7 +311,6 @@ func TestWhatCommitReportedOutlivesAnyCrash(t *testing.T) {
 			var all []Position // that were appended and not left behind by an epoch that builds on less
 			var last Position  // that the last Read gave
 			must := 0          // of all, those that were reported or built on
-			droppable := 0     // of all, those that a checkpoint replaces
 			for epoch := uint64(1); epoch <= 4; epoch++ {
 				life := rapid.IntRange(0, 60).Draw(t, "operations until the crash")
 				trouble := rapid.IntRange(0, 3).Draw(t, "trouble")
@@ -313,7 +323,7 @@ func TestWhatCommitReportedOutlivesAnyCrash(t *testing.T) {
 					}
 					return nil
 				}
-				created, durable, appended, checkpoint := liveUntilKilled(t, dir, d, epoch, last)
+				created, durable, appended := liveUntilKilled(t, dir, d, epoch, last)
 				// A kernel that failed to write shows readers the bytes all the same; nobody can tell.
 				if d.losesWhatIsSeen() || rapid.Bool().Draw(t, "power failure") {
 					d.powerFailure(t)
@@ -323,67 +333,58 @@ func TestWhatCommitReportedOutlivesAnyCrash(t *testing.T) {
 					all = all[:slices.Index(all, last)+1]
 					must = len(all) + int(durable)
 				}
-				if checkpoint > 0 {
-					droppable = len(all) + int(checkpoint) - 1
-				}
 				for seq := uint64(1); seq <= appended; seq++ {
 					all = append(all, Position{epoch, seq})
 				}
-				got := readPositions(t, dir)
-				from := 0
+				got, _ := readPositions(t, dir)
 				last = Position{}
 				if len(got) > 0 {
-					from = max(0, slices.Index(all, got[0]))
 					last = got[len(got)-1]
 				}
-				if from > droppable || from+len(got) < must || !slices.Equal(got, all[from:min(from+len(got), len(all))]) {
-					t.Fatalf("epoch %d: read %v\nof %v, of which the first %d may have gone and those from %d on need not be there",
-						epoch, got, all, droppable, must)
+				if len(got) < must || !slices.Equal(got, all[:min(len(got), len(all))]) {
+					t.Fatalf("epoch %d: read %v\nof %v, of which the first %d must be there", epoch, got, all, must)
 				}
 			}
 		})
 	})
 }
 
-// liveUntilKilled is the life of one writer. A checkpoint above 0 is a record
-// that was durable when the segments before it began to be dropped.
-func liveUntilKilled(t *rapid.T, dir string, d *crashDisk, epoch uint64, last Position) (created bool, durable, appended, checkpoint uint64) {
+// liveUntilKilled is the life of one writer.
+func liveUntilKilled(t *rapid.T, dir string, d *crashDisk, epoch uint64, last Position) (created bool, durable, appended uint64) {
 	j, err := Create(dir, epoch, withDisk(d), After(last), WithSegmentBytes(rapid.Int64Range(1, 3000).Draw(t, "segment bytes")))
 	if err != nil {
-		return false, 0, 0, 0
-	}
-	commit := func() error {
-		upTo, err := j.Commit()
-		if upTo < durable || upTo > appended || err == nil && upTo != appended {
-			t.Fatalf("Commit is durable up to record %d (%v), after %d; %d were appended", upTo, err, durable, appended)
-		}
-		durable = upTo
-		return err
+		return false, 0, 0
 	}
 	for !d.killed {
 		for range rapid.IntRange(0, 4).Draw(t, "records") {
 			long := strings.Repeat(".", rapid.SampledFrom([]int{0, sector, 2 * sector}).Draw(t, "length"))
 			appended = j.Append(fmt.Append(nil, Position{epoch, appended + 1}, long))
 		}
-		err := commit()
-		if err != nil || rapid.IntRange(0, 5).Draw(t, "checkpoint") > 0 {
-			continue
+		upTo, err := j.Commit()
+		if upTo < durable || upTo > appended || err == nil && upTo != appended {
+			t.Fatalf("Commit is durable up to record %d (%v), after %d; %d were appended", upTo, err, durable, appended)
 		}
-		segment, err := j.Rotate()
-		if err != nil {
-			continue
-		}
-		appended = j.Append(fmt.Append(nil, Position{epoch, appended + 1}))
-		if commit() == nil {
-			checkpoint = appended
-			_ = j.DropBefore(segment)
+		durable = upTo
+		if at := j.Closed(); at.Last.Record > 0 && !d.killed && rapid.IntRange(0, 5).Draw(t, "compact") == 0 {
+			_, state := readPositions(t, dir, Until(at))
+			_ = j.Compact(at, state)
 		}
 	}
-	return true, durable, appended, checkpoint
+	return true, durable, appended
 }
 
-func readPositions(t *rapid.T, dir string) []Position {
-	var got []Position
+// readPositions reads the journal, and makes the state that stands for all that it read.
+func readPositions(t *rapid.T, dir string, options ...ReadOption) (got []Position, state []byte) {
+	options = append(options, WithSnapshot(func(state []byte) error {
+		for line := range strings.Lines(string(state)) {
+			var p Position
+			if _, err := fmt.Sscanf(line, "%d %d", &p.Epoch, &p.Record); err != nil {
+				return err
+			}
+			got = append(got, p)
+		}
+		return nil
+	}))
 	_, err := Read(dir, func(epoch, seq uint64, record []byte) error {
 		p := Position{epoch, seq}
 		if strings.TrimRight(string(record), ".") != p.String() {
@@ -391,9 +392,12 @@ func readPositions(t *rapid.T, dir string) []Position {
 		}
 		got = append(got, p)
 		return nil
-	})
+	}, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return got
+	for _, p := range got {
+		state = fmt.Appendf(state, "%d %d\n", p.Epoch, p.Record)
+	}
+	return got, state
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -15,8 +16,9 @@ type Report struct {
 	Records  uint64   // records given to the function
 	Segments int      // segment files read
 	Epochs   int      // epochs that had a segment
+	Snapshot Position // the last record that a snapshot stood for; zero if there was none
 	First    Position // the first record given; zero if none
-	Last     Position // the last record given; zero if none
+	Last     Position // the last record given, or that the snapshot stood for; zero if none
 	Cut      []Cut    // what was there and does not count
 }
 
@@ -48,24 +50,64 @@ func (e *DamageError) Error() string {
 		"Restore the file from a copy, or start a new run", e.File, e.Offset, e.Reason, e.Record, e.Epoch)
 }
 
+// ReadOption changes what Read reads.
+type ReadOption func(*reading)
+
+type reading struct {
+	snapshot func(state []byte) error
+	until    Closed
+}
+
+// WithSnapshot sets the function that is given the state which stands for the
+// first records, before those that follow it. Without it such a journal is an error.
+func WithSnapshot(state func(state []byte) error) ReadOption {
+	return func(r *reading) { r.snapshot = state }
+}
+
+// Until has Read stop at a place of the journal's newest epoch.
+func Until(at Closed) ReadOption { return func(r *reading) { r.until = at } }
+
 // Read gives every committed record in dir to the function, in the order in
-// which they were appended, epoch after epoch; the record is valid during the
-// call only. Read changes no file. One segment is held in memory at a time.
+// which they were appended, epoch after epoch, but for those that a snapshot
+// stands for; the record is valid during the call only. Read changes no file.
+// One segment is held in memory at a time.
 //
 // An error of the function ends the reading and is returned as it is; damage
-// is a *DamageError. The Report is true also beside an error.
+// is a *DamageError or a *SnapshotError. The Report is true also beside an error.
 //
 // A writer may be alive meanwhile: Read gives a prefix of what it commits, or
 // fails with fs.ErrNotExist where the writer dropped a segment just then.
-func Read(dir string, record func(epoch, seq uint64, record []byte) error) (Report, error) {
+func Read(dir string, record func(epoch, seq uint64, record []byte) error, options ...ReadOption) (Report, error) {
 	var report Report
-	files, err := listSegments(dir)
+	var r reading
+	for _, o := range options {
+		o(&r)
+	}
+	files, snapshots, _, err := list(dir)
 	if err != nil {
 		return report, err
 	}
+	begin, state, err := r.begin(snapshots)
+	if err != nil {
+		return report, err
+	}
+	files = slices.DeleteFunc(files, func(f segmentFile) bool { return f.before(begin) })
 	chain, err := readHeaders(files, &report)
 	if err != nil {
 		return report, err
+	}
+	if err := follows(dir, chain, begin); err != nil {
+		return report, err
+	}
+	if state != nil {
+		report.Snapshot, report.Last = begin.Last, begin.Last
+		if err := r.snapshot(state); err != nil {
+			return report, err
+		}
+		state = nil
+	}
+	if r.until.segment != 0 {
+		chain = slices.DeleteFunc(chain, func(l link) bool { return !segmentFile{"", l.epoch, l.segment}.before(r.until) })
 	}
 	var data []byte
 	for i, s := range chain {
@@ -95,6 +137,41 @@ func Read(dir string, record func(epoch, seq uint64, record []byte) error) (Repo
 		}
 	}
 	return report, nil
+}
+
+// begin reads the newest snapshot, and says where the records begin that are to
+// be read: the zero place without a snapshot.
+func (r *reading) begin(snapshots []segmentFile) (at Closed, state []byte, err error) {
+	if len(snapshots) == 0 {
+		return at, nil, nil
+	}
+	newest := snapshots[len(snapshots)-1]
+	if r.snapshot == nil {
+		return at, nil, fmt.Errorf("%s stands for the first records of the journal, which are gone", newest.path)
+	}
+	return readSnapshot(newest)
+}
+
+// follows checks that the segments go on where a snapshot ends, or begin where nothing is before them.
+func follows(dir string, chain []link, begin Closed) error {
+	missing := func(path string, epoch, record uint64, what string) error {
+		return &DamageError{path, 0, record, epoch, what}
+	}
+	switch {
+	case begin.segment == 0 && len(chain) == 0:
+		return nil
+	case begin.segment == 0:
+		if first := chain[0]; first.first != 1 || first.after.Epoch != 0 {
+			return missing(first.path, first.epoch, 1, fmt.Sprintf("what is before it is missing: it begins with record %d, after %v", first.first, first.after))
+		}
+		return nil
+	case len(chain) == 0 || chain[0].epoch != begin.Last.Epoch || chain[0].segment != begin.segment || chain[0].first != begin.Last.Record+1:
+		path := filepath.Join(dir, segmentName(begin.Last.Epoch, begin.segment))
+		return missing(path, begin.Last.Epoch, begin.Last.Record+1, fmt.Sprintf("the snapshot before it goes on with segment %d of epoch %d, which is missing", begin.segment, begin.Last.Epoch))
+	case chain[0].until != 0 && chain[0].until < chain[0].first:
+		return missing(chain[0].path, begin.Last.Epoch, chain[0].until, "a later epoch builds on less than the snapshot stands for")
+	}
+	return nil
 }
 
 // link is a segment with what its successors say about it.

@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes of every child: a group of its own, and death together with the thread that forked it (see Spawner).
-func attributes(politely bool) *syscall.SysProcAttr {
-	sig := syscall.SIGKILL
-	if politely {
-		sig = syscall.SIGTERM
+// attributes of every child: a group of its own, and death together with the thread that forked it (see Spawner), unless it outlives
+// that.
+func attributes(outlives bool) *syscall.SysProcAttr {
+	if outlives {
+		return &syscall.SysProcAttr{Setpgid: true}
 	}
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: sig}
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
 func onMainThread() bool { return unix.Gettid() == os.Getpid() }

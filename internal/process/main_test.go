@@ -25,6 +25,7 @@ const adoptVariable = "PROCESS_TEST_ADOPT"
 
 // TestMain is also the program that the tests start: with the first argument "play", it plays the role named by the second.
 func TestMain(m *testing.M) {
+	RunLimited()
 	if len(os.Args) > 2 && os.Args[1] == "play" {
 		os.Exit(play(os.Args[2], os.Args[3:]))
 	}
@@ -138,6 +139,18 @@ func play(role string, args []string) int {
 		}
 		fmt.Println(files)
 		p, err := s.Start(Config{Argv: []string{"/bin/sh", "-c", "ulimit -n"}, Stdout: os.Stdout})
+		if err != nil {
+			panic(err)
+		}
+		p.Wait()
+		return 0
+	case "limited further": // says how much address space a child has that is to have so much
+		s, err := NewSpawner()
+		if err != nil {
+			panic(err)
+		}
+		bytes, _ := strconv.ParseInt(args[0], 10, 64)
+		p, err := s.Start(Config{Argv: []string{"/bin/sh", "-c", "ulimit -v"}, Stdout: os.Stdout, Memory: MemoryLimit{AddressSpace: bytes}})
 		if err != nil {
 			panic(err)
 		}

@@ -1,10 +1,8 @@
 package process
 
 import (
-	"bytes"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 )
 
@@ -33,11 +31,5 @@ func (m *MemoryKills) Count() int64 {
 	}
 	var buf [1024]byte
 	n, _ := m.file.ReadAt(buf[:], 0)
-	for line := range bytes.Lines(buf[:n]) {
-		if value, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
-			count, _ := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
-			return count
-		}
-	}
-	return 0
+	return oomKills(buf[:n])
 }

@@ -35,12 +35,16 @@ type Config struct {
 	// the process group and lost their parents are found by them. Without markers only the group and the parentage count.
 	Markers []string
 
-	// EndsItself: the program ends with all that it started when it gets SIGTERM, so that on the death of the starter it gets
-	// that, and not SIGKILL, which would leave its own children's children behind. Linux; elsewhere the guard kills.
-	EndsItself bool
+	// Outlives: the program goes on when its starter dies, and sees to its own end. Another process can take it over then (Marked,
+	// Spawner.Take). Linux; elsewhere nobody could find it, and the guard kills it.
+	Outlives bool
 
 	// CountIO has Result.IO filled in, which costs one read.
 	CountIO bool
+
+	// Memory limits what the process and all that it starts may use. It costs the start of this program in between, some
+	// milliseconds; see RunLimited.
+	Memory MemoryLimit
 }
 
 // check refuses what the system would cut short or misread.
@@ -73,6 +77,7 @@ type Process struct {
 	markers []string
 	countIO bool
 	input   *os.File // the end that feed writes to; nil if nothing had to be fed
+	taken   *target  // nil if this process has started it
 
 	started time.Time
 	wait    sync.Once
@@ -87,7 +92,7 @@ type Process struct {
 
 // A Result is how a process ended and what it used.
 type Result struct {
-	// Exit is the exit status; -1 if a signal ended the process.
+	// Exit is the exit status; -1 if a signal ended the process, or if nobody is told.
 	Exit int
 	// Signal is the signal that ended it, 0 if it exited.
 	Signal syscall.Signal
@@ -100,7 +105,7 @@ type Result struct {
 	IO IO
 	// Wall is the time from start to end.
 	Wall time.Duration
-	// Err is why the end could not be observed (somebody else reaped the process), normally nil.
+	// Err is why nobody is told how it ended (somebody else reaped the process, or it was taken over), normally nil.
 	Err error
 }
 
@@ -129,15 +134,19 @@ func (p *Process) Done() <-chan struct{} {
 	return p.done
 }
 
-// Terminate sends SIGTERM to the process group; those that left the group do not get it. It is no error that nobody is left.
+// Terminate sends SIGTERM to the process group, or to the process alone if it was taken over; those that left the group do not get it. It
+// is no error that nobody is left.
 func (p *Process) Terminate() error { return p.Signal(syscall.SIGTERM) }
 
-// Signal sends a signal to the process group. It is no error that nobody is left.
+// Signal sends a signal to whom Terminate does. It is no error that nobody is left.
 func (p *Process) Signal(sig syscall.Signal) error {
 	p.reap.Lock()
 	defer p.reap.Unlock()
 	if p.reaped {
 		return nil
+	}
+	if p.taken != nil {
+		return p.signalTaken(sig)
 	}
 	err := syscall.Kill(-p.PID(), sig)
 	if err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -150,6 +159,10 @@ func (p *Process) Signal(sig syscall.Signal) error {
 // not wait for descendants (EndStrays).
 func (p *Process) Wait() Result {
 	p.wait.Do(func() {
+		if p.taken != nil {
+			p.waitTaken()
+			return
+		}
 		waitUntilEnded(p.PID())
 		p.reap.Lock()
 		var io IO

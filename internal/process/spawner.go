@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -86,15 +87,32 @@ func (s *Spawner) Start(c Config) (*Process, error) {
 	env := append(make([]string, 0, len(c.Env)), c.Env...)
 	r := &request{
 		path: c.Argv[0], argv: c.Argv,
-		attr: &os.ProcAttr{Dir: c.Dir, Env: env, Files: files, Sys: attributes(c.EndsItself)},
+		attr: &os.ProcAttr{Dir: c.Dir, Env: env, Files: files, Sys: attributes(c.Outlives)},
+	}
+	var told *os.File // by the process under a limit, until it has become the program
+	if !c.Memory.isNone() {
+		var err error
+		if told, err = s.limit(&c, r); err != nil {
+			p.abandonInput()
+			return nil, err
+		}
+		defer told.Close()
 	}
 	p.started = time.Now()
 	s.fork(r)
+	if told != nil {
+		r.attr.Files[len(r.attr.Files)-1].Close()
+	}
 	if r.err != nil {
-		if p.input != nil {
-			p.input.Close()
-		}
+		p.abandonInput()
 		return nil, startError(&c, r.err)
+	}
+	if told != nil {
+		if err := limitedError(&c, told); err != nil {
+			p.abandonInput()
+			_, _ = r.process.Wait()
+			return nil, err
+		}
 	}
 	p.process = r.process
 	s.guard.add(p.PID())
@@ -105,6 +123,27 @@ func (s *Spawner) Start(c Config) (*Process, error) {
 		go feed(p.input, c.Input)
 	}
 	return p, nil
+}
+
+// limit makes the request one of this program, which limits itself before it becomes the one of c. Its last file is to be closed
+// after the fork.
+func (s *Spawner) limit(c *Config, r *request) (told *os.File, err error) {
+	if r.path, r.argv, err = limited(c.Argv, c.Memory, strconv.Itoa(len(r.attr.Files))); err != nil {
+		return nil, err
+	}
+	told, tell, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("cannot start %q: make a pipe: %w", c.Argv[0], err)
+	}
+	r.attr.Files = append(r.attr.Files, tell)
+	return told, nil
+}
+
+// abandonInput is for a process that was not started.
+func (p *Process) abandonInput() {
+	if p.input != nil {
+		p.input.Close()
+	}
 }
 
 // fork hands the request to a free thread; there are at most as many as can be of use.

@@ -34,6 +34,12 @@ type target struct {
 	start int64
 }
 
+// Found is a process that Marked has found.
+type Found struct {
+	target  target
+	environ string
+}
+
 func pidsOf(targets []target) PIDs {
 	pids := make(PIDs, len(targets))
 	for i, t := range targets {

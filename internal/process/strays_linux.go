@@ -37,7 +37,7 @@ func living(all []entry, match func(entry) bool) []target {
 // found. Where this process adopts orphans (Adopt) and there are none it costs one read.
 func (p *Process) EndStrays(ctx context.Context, grace time.Duration) (PIDs, error) {
 	left, adopting := orphans()
-	if adopting && len(left) == 0 {
+	if adopting && len(left) == 0 && p.taken == nil { // the orphans of others go to others
 		return nil, nil
 	}
 	return end(ctx, grace, nil, p.strays)
@@ -46,7 +46,7 @@ func (p *Process) EndStrays(ctx context.Context, grace time.Duration) (PIDs, err
 // strays searches among the orphans if this process adopts them, else among all processes.
 func (p *Process) strays() ([]target, error) {
 	all, adopting := orphans()
-	if !adopting {
+	if !adopting || p.taken != nil {
 		var err error
 		if all, err = processes(); err != nil {
 			return nil, err
@@ -84,6 +84,9 @@ func withDescendants(roots []entry) []entry {
 // say nothing any more.
 func (p *Process) owns(all []entry) func(entry) bool {
 	pid := p.PID()
+	if p.taken != nil { // the number may be another's at any time
+		return func(e entry) bool { return carries(e.pid, p.markers) }
+	}
 	reused := p.isReaped() && slices.ContainsFunc(all, func(e entry) bool { return e.pid == pid })
 	return func(e entry) bool {
 		return !reused && (e.pid == pid || e.group == pid) || carries(e.pid, p.markers)

@@ -67,7 +67,7 @@ func (b *bars) set(s *Snapshot, paces []pace) {
 	counts := make([]string, len(s.Tasks))
 	for i := range s.Tasks {
 		t := &s.Tasks[i]
-		counts[i] = units.Count(t.Done()) + "/" + units.Count(t.Blocks)
+		counts[i] = units.Count(t.Done()) + "/" + units.Count(t.selected())
 		countWidth = max(countWidth, len(counts[i]))
 		nameWidth = max(nameWidth, min(longestName, utf8.RuneCountInString(t.ID)))
 	}
@@ -79,12 +79,12 @@ func (b *bars) set(s *Snapshot, paces []pace) {
 		}
 		name := clip(api.OneLine(t.ID), longestName)
 		head := name + strings.Repeat(" ", max(0, nameWidth-utf8.RuneCountInString(name))) + fmt.Sprintf("  %*s", countWidth, counts[i])
-		tail := fmt.Sprintf("%4s", percent(t.Done(), t.Blocks))
+		tail := fmt.Sprintf("%4s", percent(t.Done(), t.selected()))
 		for _, r := range remarks(t, &paces[i]) {
 			tail += "  " + r
 		}
 		b.rows[row].set(head, tail)
-		b.rows[row].SetTotal(t.Blocks, false)
+		b.rows[row].SetTotal(t.selected(), false)
 		b.rows[row].SetCurrent(t.Done())
 	}
 	b.hidden = true

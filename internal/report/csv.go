@@ -23,10 +23,12 @@ func writeCSV(b *bytes.Buffer, s api.Stats) error {
 	}, {
 		name: "segment", head: "epoch,started,ended,wall_seconds",
 	}, {
-		name: "resource", head: "task,resource,asked,used,suggestion",
+		name: "change", head: "key,was,now,by",
+	}, {
+		name: "resource", head: "task,resource,asked,asked_at_start,used,suggested,suggestion",
 	}, {
 		name: "task",
-		head: "id,state,blocks,waiting,ready,leased,success,skipped,failed,orphaned,abandoned,skipped_done_before,skipped_mask,skipped_check," +
+		head: "id,state,blocks,waiting,ready,leased,success,skipped,failed,orphaned,abandoned,unselected,skipped_not_selected,skipped_done_before,skipped_mask,skipped_check," +
 			"processed,retries,reclaimed,timed_out,lost,returned,out_of_memory,timed_out_workers,workers,max_concurrency,timeout_seconds," +
 			"block_seconds_mean,block_seconds_p50,block_seconds_p95,block_seconds_max,block_seconds_slope,cpu_busy,peak_rss_bytes,wall_seconds,wasted_seconds,io_read_bytes,io_write_bytes,unwritten_at_end",
 	}, {
@@ -50,13 +52,16 @@ func writeCSV(b *bytes.Buffer, s api.Stats) error {
 	for _, x := range r.Segments {
 		add("segment", x.Epoch, x.Started, x.Ended, x.WallSeconds)
 	}
+	for _, x := range r.Changes {
+		add("change", x.Key, x.Was, x.Now, x.By)
+	}
 	for _, x := range r.Resources {
-		add("resource", x.Task, x.Resource, x.Asked, x.Used, x.Suggestion)
+		add("resource", x.Task, x.Resource, x.Asked, x.AskedAtStart, x.Used, x.Suggested, x.Suggestion)
 	}
 	for _, t := range s.Tasks {
 		bs, why := t.BlockSeconds, t.SkippedWhy
 		add("task", t.ID, t.State, t.Blocks, t.Waiting, t.Ready, t.Leased, t.Success, t.Skipped, t.Failed, t.Orphaned, t.Abandoned,
-			why.DoneBefore, why.Mask, why.Check, t.Processed, t.Retries, t.Reclaimed, t.TimedOut, t.Lost, t.Returned, t.OutOfMemory,
+			t.Unselected, why.NotSelected, why.DoneBefore, why.Mask, why.Check, t.Processed, t.Retries, t.Reclaimed, t.TimedOut, t.Lost, t.Returned, t.OutOfMemory,
 			t.TimedOutWorkers, t.Workers, t.MaxConcurrency, t.TimeoutSeconds, bs.Mean, bs.P50, bs.P95, bs.Max, bs.Slope,
 			t.CPUBusy, t.PeakRSSBytes, t.WallSeconds, t.WastedSeconds, t.IOReadBytes, t.IOWriteBytes, spaced(t.UnwrittenAtEnd))
 		for _, pair := range bs.Histogram {

@@ -25,7 +25,7 @@ type finding struct {
 
 // findings are in the order of urgency from low to high: the last ones stay on the screen.
 func findings(s api.Stats) []finding {
-	var fs []finding
+	fs := changes(s.Run.Changes)
 	for i := range s.Tasks {
 		fs = append(fs, unwritten(&s.Tasks[i])...)
 		fs = append(fs, skips(&s.Tasks[i])...)
@@ -35,6 +35,7 @@ func findings(s api.Stats) []finding {
 		fs = append(fs, losses(t)...)
 		fs = append(fs, memory(t, s.Run.Resources)...)
 		fs = append(fs, timeouts(t)...)
+		fs = append(fs, suggested(t)...)
 	}
 	full := true
 	for i := range s.Tasks {
@@ -43,6 +44,14 @@ func findings(s api.Stats) []finding {
 		full = full && !ok
 	}
 	return append(fs, logs(s)...)
+}
+
+// changes are the limits that the job does not have.
+func changes(list []api.LimitChange) (fs []finding) {
+	for _, c := range list {
+		fs = append(fs, finding{head: fmt.Sprintf("%s was %s in the job, and %s at the end: set by %s", c.Key, c.Was, c.Now, c.By)})
+	}
+	return fs
 }
 
 func unwritten(t *api.TaskStats) []finding {
@@ -54,17 +63,18 @@ func unwritten(t *api.TaskStats) []finding {
 }
 
 func skips(t *api.TaskStats) []finding {
-	if t.Skipped == 0 {
+	skipped := t.Skipped - notSelected(t)
+	if skipped == 0 {
 		return nil
 	}
-	why := reasons(value(t.SkippedWhy.DoneBefore), value(t.SkippedWhy.Mask), t.SkippedWhy.Check)
+	why := reasons(0, value(t.SkippedWhy.DoneBefore), value(t.SkippedWhy.Mask), t.SkippedWhy.Check)
 	if t.SkippedWhy.DoneBefore == nil || t.SkippedWhy.Mask == nil {
-		if why = reasons(0, 0, t.SkippedWhy.Check); why != "" {
+		if why = reasons(0, 0, 0, t.SkippedWhy.Check); why != "" {
 			why += ", "
 		}
 		why += "the others done before or by skip_mask"
 	}
-	return []finding{{head: fmt.Sprintf("%q skipped %s of %s: %s", t.ID, units.Count(t.Skipped), units.Plural(t.Blocks, "block"), why)}}
+	return []finding{{head: fmt.Sprintf("%q skipped %s of %s: %s", t.ID, units.Count(skipped), units.Plural(t.Blocks-t.Unselected, "block"), why)}}
 }
 
 func losses(t *api.TaskStats) []finding {
@@ -81,13 +91,21 @@ func memory(t *api.TaskStats, asked []api.AskedUsage) []finding {
 	}
 	head := fmt.Sprintf("%s of %q ran out of memory", units.Plural(t.OutOfMemory, "attempt"), t.ID)
 	for _, a := range asked {
-		if a.Task == t.ID && a.Resource == "memory" {
-			had := int64(a.Asked)
+		if a.Task == t.ID && a.Resource == "memory" && a.Asked != nil {
+			had := int64(*a.Asked)
 			head += fmt.Sprintf(" with %s: raise requires.memory (--set task.%s.requires.memory=%s)", units.Size(had), t.ID, units.Size(2*had))
 			return []finding{{head: head}}
 		}
 	}
 	return []finding{{head: head + ": require more (--set task." + t.ID + ".requires.memory=…)"}}
+}
+
+// suggested is what was asked for and not used, or the other way round, as the job file would have it.
+func suggested(t *api.TaskStats) []finding {
+	if t.Suggested == nil {
+		return nil
+	}
+	return []finding{{head: fmt.Sprintf("what %q used suggests, in its table of the job file:", t.ID), lines: strings.Split(*t.Suggested, "\n")}}
 }
 
 // timeouts tells blocks that need longer from blocks that hang: the first come close to the limit.

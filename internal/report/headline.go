@@ -18,6 +18,10 @@ func Headline(s api.Stats) string {
 	case sum.Skipped == sum.Blocks:
 		return allSkipped(s, sum.Blocks)
 	}
+	leftOut := int64(0)
+	for i := range s.Tasks {
+		leftOut += notSelected(&s.Tasks[i])
+	}
 	var parts []string
 	add := func(n int64, what string) {
 		if n > 0 {
@@ -25,18 +29,29 @@ func Headline(s api.Stats) string {
 		}
 	}
 	add(sum.Success, "succeeded")
-	add(sum.Skipped, "skipped")
+	add(sum.Skipped-leftOut, "skipped")
 	add(sum.Failed, "failed")
 	add(sum.Orphaned, "orphaned")
 	add(sum.Abandoned, "abandoned")
 	add(sum.Leased, "running")
 	add(sum.Waiting+sum.Ready, "left")
+	add(leftOut, "not selected")
 	return units.Plural(sum.Blocks, "block") + ": " + strings.Join(parts, ", ") + "."
 }
 
+// notSelected is how many of the skipped blocks the selection of the run leaves out. Where that is not certain, they are taken to be those
+// that were skipped first.
+func notSelected(t *api.TaskStats) int64 {
+	if t.SkippedWhy.NotSelected != nil {
+		return *t.SkippedWhy.NotSelected
+	}
+	return min(t.Skipped, t.Unselected)
+}
+
 func allSkipped(s api.Stats, blocks int64) string {
-	var doneBefore, mask, check int64
+	var leftOut, doneBefore, mask, check int64
 	for _, t := range s.Tasks {
+		leftOut += notSelected(&t)
 		doneBefore += value(t.SkippedWhy.DoneBefore)
 		mask += value(t.SkippedWhy.Mask)
 		check += t.SkippedWhy.Check
@@ -46,6 +61,8 @@ func allSkipped(s api.Stats, blocks int64) string {
 		all = "the only block was"
 	}
 	switch blocks {
+	case leftOut:
+		return "none of " + units.Plural(blocks, "block") + " is selected: nothing to run."
 	case doneBefore:
 		return all + " done before: nothing to run."
 	case mask:
@@ -53,17 +70,18 @@ func allSkipped(s api.Stats, blocks int64) string {
 	case check:
 		return all + " found done by their checks: nothing to run."
 	}
-	return fmt.Sprintf("%s skipped (%s): nothing to run.", all, reasons(doneBefore, mask, check))
+	return fmt.Sprintf("%s skipped (%s): nothing to run.", all, reasons(leftOut, doneBefore, mask, check))
 }
 
-// reasons says why blocks were skipped: "100 done before, 20 by skip_mask, 3 by check".
-func reasons(doneBefore, mask, check int64) string {
+// reasons says why blocks were skipped: "5 not selected, 100 done before, 20 by skip_mask, 3 by check".
+func reasons(leftOut, doneBefore, mask, check int64) string {
 	var parts []string
 	add := func(n int64, what string) {
 		if n > 0 {
 			parts = append(parts, units.Count(n)+" "+what)
 		}
 	}
+	add(leftOut, "not selected")
 	add(doneBefore, "done before")
 	add(mask, "by skip_mask")
 	add(check, "by check")
@@ -90,6 +108,8 @@ func verdict(s api.Stats) string {
 			return "The run was " + message + " after " + d + "."
 		}
 		return "The run was interrupted after " + d + strings.Replace(why, ": interrupted: ", ": ", 1)
+	case "killed":
+		return "The run was killed after " + d + why
 	case "running":
 		return "The run has been going on for " + d + why
 	default:

@@ -66,7 +66,13 @@ func (l *lines) close() { l.write() }
 
 // describe is where a task stands, in words: "1,234 of 10,000 done (12%), 16 running, 2 failed, 3.4/s, 43m10s left".
 func describe(t *TaskProgress, p *pace) string {
-	head := fmt.Sprintf("%s of %s done (%s)", units.Count(t.Done()), units.Count(t.Blocks), percent(t.Done(), t.Blocks))
+	if t.selected() == 0 && t.Unselected > 0 {
+		return "no block of it is selected"
+	}
+	head := fmt.Sprintf("%s of %s done (%s)", units.Count(t.Done()), units.Count(t.selected()), percent(t.Done(), t.selected()))
+	if t.Unselected > 0 {
+		head = fmt.Sprintf("%s of %s selected done (%s)", units.Count(t.Done()), units.Count(t.selected()), percent(t.Done(), t.selected()))
+	}
 	return strings.Join(append([]string{head}, remarks(t, p)...), ", ")
 }
 

@@ -115,7 +115,7 @@ func (p *Progress) End(s api.Stats) {
 	for i, t := range s.Tasks {
 		last.Tasks[i] = TaskProgress{
 			ID: t.ID, State: t.State, Blocks: t.Blocks, Waiting: t.Waiting, Ready: t.Ready, Leased: t.Leased,
-			Success: t.Success, Skipped: t.Skipped, Failed: t.Failed, Orphaned: t.Orphaned, Abandoned: t.Abandoned, Retries: t.Retries,
+			Success: t.Success, Skipped: t.Skipped, Failed: t.Failed, Orphaned: t.Orphaned, Abandoned: t.Abandoned, Unselected: t.Unselected, Retries: t.Retries,
 		}
 	}
 	p.grow(len(last.Tasks))

@@ -28,21 +28,31 @@ func taskTable(s api.Stats) table {
 	if open {
 		t.head = append(t.head, "running", "left")
 	}
-	row := func(name, state string, x *api.TaskStats) []string {
+	part := sum.Unselected > 0
+	if part {
+		t.head = append(t.head, "not selected")
+	}
+	row := func(name, state string, x *api.TaskStats, leftOut int64) []string {
 		r := []string{name, state}
-		for _, n := range []int64{x.Blocks, x.Success, x.Skipped, x.Failed, x.Orphaned, x.Abandoned} {
+		for _, n := range []int64{x.Blocks, x.Success, x.Skipped - leftOut, x.Failed, x.Orphaned, x.Abandoned} {
 			r = append(r, units.Count(n))
 		}
 		if open {
 			r = append(r, units.Count(x.Leased), units.Count(x.Waiting+x.Ready))
 		}
+		if part {
+			r = append(r, units.Count(leftOut))
+		}
 		return r
 	}
+	all := int64(0)
 	for i := range s.Tasks {
-		t.rows = append(t.rows, row(s.Tasks[i].ID, s.Tasks[i].State, &s.Tasks[i]))
+		leftOut := notSelected(&s.Tasks[i])
+		all += leftOut
+		t.rows = append(t.rows, row(s.Tasks[i].ID, s.Tasks[i].State, &s.Tasks[i], leftOut))
 	}
 	if len(s.Tasks) > 1 {
-		t.foot = row("all", "", &sum)
+		t.foot = row("all", "", &sum, all)
 	}
 	return t
 }
@@ -87,17 +97,35 @@ func trend(x *api.TaskStats) string {
 func askedTable(s api.Stats) table {
 	t := table{title: "Asked for and used", head: []string{"<task", "<resource", "asked", "used", "<suggestion"}}
 	for _, r := range s.Run.Resources {
-		amount := func(v float64) string { return fmt.Sprintf("%.3g", v) }
-		if r.Resource == "memory" {
-			amount = func(v float64) string { return units.Size(int64(v)) }
+		asked := amountOf(r.Resource, r.Asked)
+		if r.AskedAtStart != nil {
+			asked += fmt.Sprintf(" (%s at the start)", amountOf(r.Resource, positive(*r.AskedAtStart)))
 		}
-		row := []string{r.Task, r.Resource, amount(r.Asked), none, orNone(r.Suggestion)}
-		if r.Used != nil {
-			row[3] = amount(*r.Used)
-		}
-		t.rows = append(t.rows, row)
+		t.rows = append(t.rows, []string{r.Task, r.Resource, asked, amountOf(r.Resource, r.Used), orNone(r.Suggestion)})
 	}
 	return t
+}
+
+// amountOf prints an amount of a resource for people.
+func amountOf(resource string, v *float64) string {
+	switch {
+	case v == nil:
+		return none
+	case resource == "memory":
+		return units.Size(int64(*v))
+	case resource == "timeout":
+		return duration(v)
+	default:
+		return fmt.Sprintf("%.3g", *v)
+	}
+}
+
+// positive is nil for 0, which stands for no limit.
+func positive(v float64) *float64 {
+	if v <= 0 {
+		return nil
+	}
+	return &v
 }
 
 func workerTable(s api.Stats) table {
@@ -148,12 +176,14 @@ func runTable(s api.Stats) table {
 	}
 	h := r.WorkerHours
 	add("worker time", fmt.Sprintf("%s used, %s idle, %s wasted", hours(h.Used), hours(h.Idle), hours(h.Wasted)))
-	c := s.Coordinator
-	own := duration(&c.CPUSeconds) + " CPU"
-	if c.PeakRSSBytes != nil {
-		own += ", " + size(c.PeakRSSBytes) + " memory"
+	if r.State != "killed" { // it took what it had used with it
+		c := s.Coordinator
+		own := duration(&c.CPUSeconds) + " CPU"
+		if c.PeakRSSBytes != nil {
+			own += ", " + size(c.PeakRSSBytes) + " memory"
+		}
+		add("coordinator", fmt.Sprintf("%s, %s in, %s out", own, units.Size(c.BytesIn), units.Size(c.BytesOut)))
 	}
-	add("coordinator", fmt.Sprintf("%s, %s in, %s out", own, units.Size(c.BytesIn), units.Size(c.BytesOut)))
 	if r.JobFile != nil {
 		add("job file", *r.JobFile)
 	}
@@ -187,6 +217,7 @@ func totals(s api.Stats) api.TaskStats {
 		sum.Failed += t.Failed
 		sum.Orphaned += t.Orphaned
 		sum.Abandoned += t.Abandoned
+		sum.Unselected += t.Unselected
 	}
 	return sum
 }

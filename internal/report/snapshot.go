@@ -28,6 +28,8 @@ type TaskProgress struct {
 	Failed    int64  `json:"failed"`
 	Orphaned  int64  `json:"orphaned"`
 	Abandoned int64  `json:"abandoned"`
+	// Unselected is how many blocks are left out of this run; they are skipped in time.
+	Unselected int64 `json:"unselected"`
 	// Retries is how many attempts were begun because the one before failed.
 	Retries int64 `json:"retries"`
 	// Slots is how many slots work for the task or are coming up.
@@ -38,8 +40,14 @@ type TaskProgress struct {
 	Waits string `json:"-"`
 }
 
-// Done is how many blocks have ended well.
-func (t *TaskProgress) Done() int64 { return t.Success + t.Skipped }
+// selected is how many blocks are of this run.
+func (t *TaskProgress) selected() int64 { return t.Blocks - t.Unselected }
 
-// left is how many blocks may still run.
-func (t *TaskProgress) left() int64 { return t.Waiting + t.Ready + t.Leased }
+// Done is how many of them have ended well. As long as blocks that are not selected may not have been skipped, those that have been are
+// taken for such.
+func (t *TaskProgress) Done() int64 { return t.Success + max(t.Skipped-t.Unselected, 0) }
+
+// left is how many of them may still run.
+func (t *TaskProgress) left() int64 {
+	return max(t.selected()-t.Done()-t.Failed-t.Orphaned-t.Abandoned, 0)
+}

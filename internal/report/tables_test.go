@@ -53,11 +53,15 @@ func failedRun() api.Stats {
 			Launcher: p("local"), JobFile: p("/data/segment.toml"), Directory: p("/data/runs/segment-2026-11-30T15-04-05"),
 			Logs:        p("/data/runs/segment-2026-11-30T15-04-05/logs"),
 			Segments:    []api.Segment{{Epoch: 1, Started: began, Ended: &ended, WallSeconds: 185}},
+			Changes:     []api.LimitChange{{Key: "task.predict.max_workers", Was: "4", Now: "8", By: "ada on login1"}},
 			WorkerHours: api.WorkerHours{Used: 0.09, Idle: 0.004, Wasted: 0.02},
 			Resources: []api.AskedUsage{
-				{Task: "predict", Resource: "cpu", Asked: 4, Used: p(0.83), Suggestion: p("1 core is enough: --set task.predict.requires.cpu=1")},
-				{Task: "predict", Resource: "memory", Asked: 16 << 30, Used: p(float64(1900 << 20)), Suggestion: p("3GiB is enough: --set task.predict.requires.memory=3GiB")},
-				{Task: "agglomerate", Resource: "cpu", Asked: 1},
+				{Task: "predict", Resource: "cpu", Asked: p(4.0), Used: p(0.83), Suggested: p(1.0), Suggestion: p("1 core is enough: --set task.predict.requires.cpu=1")},
+				{Task: "predict", Resource: "memory", Asked: p(16.0 * (1 << 30)), Used: p(float64(1900 << 20)), Suggested: p(3.0 * (1 << 30)), Suggestion: p("3GiB is enough: --set task.predict.requires.memory=3GiB")},
+				{Task: "predict", Resource: "timeout", Asked: p(600.0), AskedAtStart: p(300.0), Used: p(492.0)},
+				{Task: "predict", Resource: "max_workers", AskedAtStart: p(8.0), Used: p(2.0)},
+				{Task: "agglomerate", Resource: "cpu", Asked: p(1.0)},
+				{Task: "agglomerate", Resource: "timeout", Asked: p(60.0), AskedAtStart: p(0.0), Used: p(0.0012)},
 			},
 		},
 		Tasks: []api.TaskStats{{
@@ -67,7 +71,7 @@ func failedRun() api.Stats {
 			Workers: 3, MaxConcurrency: 2, TimeoutSeconds: p(600.0),
 			BlockSeconds: api.BlockSeconds{Mean: p(301.25), P50: p(299.0), P95: p(410.0), Max: p(492.0), Slope: p(0.04),
 				Histogram: [][2]float64{{200, 11}, {500, 1066}}},
-			CPUBusy: p(0.2075), PeakRSSBytes: p(int64(1900 << 20)), WallSeconds: p(181.5), WastedSeconds: 72,
+			CPUBusy: p(0.2075), PeakRSSBytes: p(int64(1900 << 20)), WallSeconds: p(181.5), WastedSeconds: 72, Suggested: p("requires = { cpu = 1, memory = \"3GiB\" }"),
 			Failures: []api.BlockFailure{
 				{Block: p(uint64(17)), Index: []int64{0, 1, 4}, Attempts: 3, Worker: p("3.0"), Node: p("n1"), Message: "exit status 3",
 					Tail: p("loading model\nTraceback (most recent call last):\n  File \"predict.py\", line 7, in <module>\nValueError: shape (3, 4) | expected (4, 3)\n"),
@@ -102,7 +106,7 @@ func TestTheReportOfAFailedRun(t *testing.T) {
 }
 
 func TestTheReportOfARunWithoutBlocksAndWorkers(t *testing.T) {
-	s := api.Stats{Version: 1, Run: api.RunStats{ID: "e0", Name: "empty", State: "done", Started: began, Segments: []api.Segment{}, Resources: []api.AskedUsage{}},
+	s := api.Stats{Version: 1, Run: api.RunStats{ID: "e0", Name: "empty", State: "done", Started: began, Segments: []api.Segment{}, Changes: []api.LimitChange{}, Resources: []api.AskedUsage{}},
 		Tasks: []api.TaskStats{{ID: "a", State: "done", BlockSeconds: api.BlockSeconds{Histogram: [][2]float64{}}, Failures: []api.BlockFailure{}}}, Workers: []api.WorkerStats{}, Nodes: []api.NodeStats{}}
 	for format, file := range map[Format]string{Table: "empty.txt", Markdown: "empty.md", CSV: "empty.csv", JSON: "empty.json"} {
 		var b bytes.Buffer
@@ -220,6 +224,10 @@ func TestTheJSONFormatIsStatsJSON(t *testing.T) {
 }
 
 func TestTheHeadlineIsHonest(t *testing.T) {
+	selected := func(leftOut int64, t api.TaskStats) api.TaskStats {
+		t.Unselected, t.SkippedWhy.NotSelected = leftOut, p(leftOut)
+		return t
+	}
 	why := func(done, mask, check int64) api.SkippedWhy {
 		return api.SkippedWhy{DoneBefore: &done, Mask: &mask, Check: check}
 	}
@@ -238,6 +246,10 @@ func TestTheHeadlineIsHonest(t *testing.T) {
 		{[]api.TaskStats{{Blocks: 5, Skipped: 5, SkippedWhy: why(3, 2, 0)}, {Blocks: 2, Skipped: 2, SkippedWhy: why(1, 0, 1)}},
 			"all 7 blocks were skipped (4 done before, 2 by skip_mask, 1 by check): nothing to run."},
 		{[]api.TaskStats{{Blocks: 10, Success: 4, Skipped: 1, Leased: 2, Ready: 1, Waiting: 2}}, "10 blocks: 4 succeeded, 1 skipped, 2 running, 3 left."},
+		{[]api.TaskStats{selected(7, api.TaskStats{Blocks: 10, Success: 2, Skipped: 8}), {Blocks: 5, Success: 5}}, "15 blocks: 7 succeeded, 1 skipped, 7 not selected."},
+		{[]api.TaskStats{{Blocks: 10, Success: 2, Skipped: 5, Ready: 1, Waiting: 2, Unselected: 7}}, "10 blocks: 2 succeeded, 3 left, 5 not selected."},
+		{[]api.TaskStats{selected(7, api.TaskStats{Blocks: 10, Skipped: 10, SkippedWhy: why(3, 0, 0)})}, "all 10 blocks were skipped (7 not selected, 3 done before): nothing to run."},
+		{[]api.TaskStats{selected(10, api.TaskStats{Blocks: 10, Skipped: 10, SkippedWhy: why(0, 0, 0)})}, "none of 10 blocks is selected: nothing to run."},
 		{[]api.TaskStats{{Blocks: 2000, Success: 1000, Abandoned: 1000}}, "2,000 blocks: 1,000 succeeded, 1,000 abandoned."},
 	}
 	for _, test := range tests {
@@ -251,6 +263,7 @@ func TestTheVerdictSaysHowTheRunEnded(t *testing.T) {
 	for state, want := range map[string]string{
 		"done":        "The run took 3m05s: no space left.",
 		"failed":      "The run failed after 3m05s: no space left.",
+		"killed":      "The run was killed after 3m05s: no space left.",
 		"stopped":     "The run was stopped after 3m05s: no space left.",
 		"interrupted": "The run was interrupted after 3m05s: no space left.",
 		"running":     "The run has been going on for 3m05s: no space left.",
@@ -325,5 +338,46 @@ func TestTimeoutsNameTheKeyToChange(t *testing.T) {
 		if got := timeouts(&test.task)[0].head; got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)
 		}
+	}
+}
+
+func TestBlocksThatAreNotSelectedAreNeitherMaskedNorSkippedInTheReport(t *testing.T) {
+	s := failedRun()
+	s.Tasks[0].Unselected, s.Tasks[0].SkippedWhy = 90, api.SkippedWhy{NotSelected: p(int64(90)), DoneBefore: p(int64(30)), Mask: p(int64(0))}
+	table := taskTable(s)
+	if got := strings.Join(table.head, ","); !strings.HasSuffix(got, ",not selected") {
+		t.Errorf("the columns are %s", got)
+	}
+	want := [][]string{
+		{"predict", "done", "1,200", "1,077", "30", "3", "0", "0", "90"}, {"agglomerate", "done", "128", "100", "0", "1", "27", "0", "0"}, {"all", "", "1,328", "1,177", "30", "4", "27", "0", "90"},
+	}
+	if diff := cmp.Diff(want, append(table.rows, table.foot)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if got := skips(&s.Tasks[0])[0].head; got != `"predict" skipped 30 of 1,110 blocks: 30 done before` {
+		t.Errorf("got %s", got)
+	}
+	s.Tasks[0].Skipped = 90
+	s.Tasks[0].SkippedWhy.DoneBefore = p(int64(0))
+	if got := skips(&s.Tasks[0]); got != nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestProgressIsOfTheBlocksThatAreSelected(t *testing.T) {
+	for want, task := range map[string]TaskProgress{
+		"1 of 4 selected done (25%)":            {State: "running", Blocks: 100, Unselected: 96, Success: 1, Skipped: 90, Waiting: 6, Ready: 3},
+		"2 of 4 selected done (50%)":            {State: "running", Blocks: 100, Unselected: 96, Success: 1, Skipped: 97, Ready: 2},
+		"1 of 100 done (1%)":                    {State: "running", Blocks: 100, Success: 1, Ready: 99},
+		"no block of it is selected":            {State: "done", Blocks: 100, Unselected: 100, Skipped: 100},
+		"4 of 4 selected done (100%), finished": {State: "done", Blocks: 100, Unselected: 96, Success: 4, Skipped: 96},
+	} {
+		if got := describe(&task, &pace{}); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	left := TaskProgress{Blocks: 100, Unselected: 96, Success: 1, Skipped: 90, Waiting: 6, Ready: 2, Failed: 1}
+	if got := left.left(); got != 2 {
+		t.Errorf("%d blocks are left, want 2", got)
 	}
 }

@@ -16,13 +16,13 @@ type TaskInfo struct {
 	Blocks int64
 	// UnwrittenAtEnd is what no block writes at the end of each axis.
 	UnwrittenAtEnd []int64
-	// CPUMilli (thousandths of a core) and MemoryBytes are what one slot requires; 0 = nothing asked for.
-	CPUMilli    int64
-	MemoryBytes int64
-	// MaxWorkers limits the slots of the task; 0 = no limit.
+	// Requires is what one slot requires.
+	Requires scheduler.Resources
+	// MemoryEnforced: no block gets more memory than that.
+	MemoryEnforced bool
+	// MaxWorkers limited the slots of the task when the run began, and Timeout one block; 0 = no limit.
 	MaxWorkers int64
-	// Timeout limits one block; 0 = no limit.
-	Timeout time.Duration
+	Timeout    time.Duration
 }
 
 // An Attempt is the end of an attempt, as the engine counted it.

@@ -18,7 +18,12 @@ func success(task int, wall time.Duration) Attempt {
 }
 
 // one is a recorder of one task of one core.
-func one() *Recorder { return New([]TaskInfo{{ID: "a", Blocks: 100, CPUMilli: 1000}}) }
+func one() *Recorder { return New([]TaskInfo{{ID: "a", Blocks: 100, Requires: cores(1)}}) }
+
+// cores is what a slot requires that needs cores alone.
+func cores(n int64) scheduler.Resources {
+	return scheduler.NewResources(map[string]int64{"cpu": 1000 * n})
+}
 
 func statsOf(r *Recorder, y scheduler.Tally) api.TaskStats {
 	return r.Stats(Input{Tasks: []Task{{Tally: y}}}).Tasks[0]
@@ -140,7 +145,7 @@ func TestWithoutABlockThereAreNoTimes(t *testing.T) {
 }
 
 func TestCPUBusyCountsBlocksTooShortForATickAndIsNothingWhereNoneWasMeasured(t *testing.T) {
-	r := New([]TaskInfo{{ID: "a", CPUMilli: 4000}, {ID: "b"}, {ID: "functions", CPUMilli: 1000}})
+	r := New([]TaskInfo{{ID: "a", Requires: cores(4)}, {ID: "b"}, {ID: "functions", Requires: cores(1)}})
 	a := success(0, 10*time.Second)
 	a.CPUNanos = int64(20 * time.Second)
 	r.Ended(a)

@@ -29,20 +29,28 @@ type Run struct {
 	// ExitStatus counts only once the run has ended.
 	ExitStatus     int
 	Started, Ended time.Time
+	// Began is when this coordinator started, zero if with the run.
+	Began time.Time
 	// Wall is how long the run went on, on a monotonic clock.
 	Wall                               time.Duration
 	Launcher, JobFile, Directory, Logs string
 	// Epoch is that of this coordinator, Earlier are the segments before it.
 	Epoch   uint64
 	Earlier []api.Segment
+	// Changes are the limits that are not those of the job.
+	Changes []api.LimitChange
 }
 
 // A Task is one task at the end (or now).
 type Task struct {
 	State scheduler.TaskState
 	Tally scheduler.Tally
-	// DoneBits counts the blocks that were marked done at the start, MaskBits those that only the mask skips.
-	DoneBits, MaskBits int64
+	// UnselectedBits counts the blocks that the selection of the run leaves out. Of the others, DoneBits counts those that were
+	// marked done at the start, MaskBits those that only the mask skips.
+	UnselectedBits, DoneBits, MaskBits int64
+	// MaxWorkers limits its slots now, and Timeout one block; 0 = no limit.
+	MaxWorkers int64
+	Timeout    time.Duration
 	// Workers is how many workers have ever served it, MaxConcurrency how many of its blocks ran at once at most.
 	Workers, MaxConcurrency int64
 	// Failures are the first blocks that failed for good.
@@ -95,6 +103,13 @@ func (r *Recorder) Stats(in Input) api.Stats {
 			BytesOut:     in.Coordinator.BytesOut,
 		},
 	}
+	slots := map[string]slotTime{} // by task
+	for _, w := range in.Workers {
+		all := slots[w.Task]
+		all.busy += w.Busy.Seconds()
+		all.idle += w.Idle.Seconds()
+		slots[w.Task] = all
+	}
 	position := map[string]int{}
 	for i := range r.tasks {
 		t := &r.tasks[i]
@@ -102,7 +117,9 @@ func (r *Recorder) Stats(in Input) api.Stats {
 		s.Tasks[i] = t.stats(in.Tasks[i])
 		s.Run.WorkerHours.Used += t.used.Hours()
 		s.Run.WorkerHours.Wasted += t.wasted.Hours()
-		s.Run.Resources = append(s.Run.Resources, t.askedAgainstUsed(in.Tasks[i])...)
+		rows := t.askedAgainstUsed(in.Tasks[i], slots[t.info.ID])
+		s.Run.Resources = append(s.Run.Resources, rows...)
+		s.Tasks[i].Suggested = t.suggested(rows)
 	}
 	for _, w := range in.Workers {
 		s.Run.WorkerHours.Idle += w.Idle.Hours()
@@ -118,6 +135,7 @@ func runStats(in Run) api.RunStats {
 		Started: in.Started.UTC(), Ended: utc(in.Ended), WallSeconds: in.Wall.Seconds(),
 		Launcher: text(in.Launcher), JobFile: text(in.JobFile), Directory: text(in.Directory), Logs: text(in.Logs),
 		Segments:  []api.Segment{},
+		Changes:   append([]api.LimitChange{}, in.Changes...),
 		Resources: []api.AskedUsage{},
 	}
 	if in.State == "broken" {
@@ -127,6 +145,9 @@ func runStats(in Run) api.RunStats {
 		run.ExitStatus = &in.ExitStatus
 	}
 	last := api.Segment{Epoch: in.Epoch, Started: run.Started, Ended: run.Ended, WallSeconds: run.WallSeconds}
+	if !in.Began.IsZero() {
+		last.Started = in.Began.UTC()
+	}
 	for _, e := range in.Earlier {
 		last.WallSeconds = max(0, last.WallSeconds-e.WallSeconds)
 		e.Started = e.Started.UTC()
@@ -145,12 +166,13 @@ func (t *taskRecord) stats(in Task) api.TaskStats {
 		ID: t.info.ID, State: in.State.String(), Blocks: y.Total, UnwrittenAtEnd: append([]int64{}, t.info.UnwrittenAtEnd...),
 		Waiting: y.Waiting, Ready: y.Ready, Leased: y.Leased,
 		Success: y.Success, Skipped: y.Skipped, Failed: y.Failed, Orphaned: y.Orphaned, Abandoned: y.Abandoned,
+		Unselected: in.UnselectedBits,
 		SkippedWhy: t.skippedWhy(in),
 		Processed:  y.Processed, Retries: y.Retries, Reclaimed: y.TimedOut + y.Lost,
 		TimedOut: y.TimedOut, Lost: y.Lost, Returned: y.Returned, OutOfMemory: y.OutOfMemory,
 		TimedOutWorkers: int64(len(t.timedOutOn)),
 		Workers:         in.Workers, MaxConcurrency: in.MaxConcurrency,
-		TimeoutSeconds: seconds(t.info.Timeout),
+		TimeoutSeconds: seconds(in.Timeout),
 		BlockSeconds:   t.times.stats(),
 		CPUBusy:        t.cpuBusy(),
 		PeakRSSBytes:   positive(t.peakRSS),
@@ -178,32 +200,34 @@ func (t *taskRecord) stats(in Task) api.TaskStats {
 	return s
 }
 
-// skippedWhy divides the skipped blocks. Which of the marked and the masked ones were skipped is certain if all were, or
-// if there is only one kind; of a run that ended early with both kinds it is not.
+// skippedWhy divides the skipped blocks. Which of the kinds were skipped is certain if all were, or if there is only one kind; of a run
+// that ended early with several it is not.
 func (t *taskRecord) skippedWhy(in Task) api.SkippedWhy {
 	why := api.SkippedWhy{Check: min(t.skippedByCheck, in.Tally.Skipped)}
 	rest := in.Tally.Skipped - why.Check
-	var done, mask int64
+	unselected, done, mask := in.UnselectedBits, in.DoneBits, in.MaskBits
 	switch {
-	case rest == in.DoneBits+in.MaskBits:
-		done, mask = in.DoneBits, in.MaskBits
-	case in.MaskBits == 0:
+	case rest == unselected+done+mask:
+	case unselected == 0 && mask == 0:
 		done = rest
-	case in.DoneBits == 0:
+	case unselected == 0 && done == 0:
 		mask = rest
+	case done == 0 && mask == 0:
+		unselected = rest
 	default:
 		return why
 	}
-	why.DoneBefore, why.Mask = &done, &mask
+	why.NotSelected, why.DoneBefore, why.Mask = &unselected, &done, &mask
 	return why
 }
 
 // cpuBusy is CPU seconds / (block seconds × cores asked for).
 func (t *taskRecord) cpuBusy() *float64 {
-	if t.cpuSeconds == 0 || t.cpuWall == 0 || t.info.CPUMilli <= 0 {
+	asked := float64(t.info.Requires.Get("cpu")) / 1000
+	if t.cpuSeconds == 0 || t.cpuWall == 0 || asked <= 0 {
 		return nil
 	}
-	busy := t.cpuSeconds / (t.cpuWall * float64(t.info.CPUMilli) / 1000)
+	busy := t.cpuSeconds / (t.cpuWall * asked)
 	return &busy
 }
 

@@ -29,7 +29,7 @@ func TestCountsComeFromTheTalliesAlone(t *testing.T) {
 	want := api.TaskStats{
 		ID: "a", State: "abandoned", Blocks: 128, UnwrittenAtEnd: []int64{}, Waiting: 1, Ready: 2, Leased: 3, Success: 90, Skipped: 10, Failed: 5, Orphaned: 7, Abandoned: 10,
 		Processed: 100, Retries: 9, Reclaimed: 7, TimedOut: 3, Lost: 4, Returned: 5, OutOfMemory: 6, Workers: 4, MaxConcurrency: 3,
-		SkippedWhy: api.SkippedWhy{DoneBefore: &ten, Mask: &none}, WallSeconds: &zero,
+		SkippedWhy: api.SkippedWhy{NotSelected: &none, DoneBefore: &ten, Mask: &none}, WallSeconds: &zero,
 		BlockSeconds: api.BlockSeconds{Histogram: [][2]float64{}}, Failures: []api.BlockFailure{},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -45,24 +45,27 @@ func TestSkippedBlocksAreDividedAsFarAsIsCertain(t *testing.T) {
 		return fmt.Sprint(*n)
 	}
 	tests := []struct {
-		skipped, checks, done, mask int64
-		want                        string
+		skipped, checks, unselected, done, mask int64
+		want                                    string
 	}{
-		{0, 0, 0, 0, "0 0 0"},
-		{100, 0, 100, 0, "100 0 0"},
-		{60, 0, 100, 0, "60 0 0"}, // ended early
-		{20, 0, 0, 20, "0 20 0"},
-		{125, 5, 100, 20, "100 20 5"},
-		{70, 5, 100, 20, "? ? 5"}, // ended early, of two kinds
-		{3, 3, 0, 0, "0 0 3"},
+		{0, 0, 0, 0, 0, "0 0 0 0"},
+		{100, 0, 0, 100, 0, "0 100 0 0"},
+		{60, 0, 0, 100, 0, "0 60 0 0"}, // ended early
+		{20, 0, 0, 0, 20, "0 0 20 0"},
+		{125, 5, 0, 100, 20, "0 100 20 5"},
+		{70, 5, 0, 100, 20, "? ? ? 5"}, // ended early, of two kinds
+		{3, 3, 0, 0, 0, "0 0 0 3"},
+		{133, 5, 8, 100, 20, "8 100 20 5"},
+		{7, 0, 8, 0, 0, "7 0 0 0"}, // one was orphaned
+		{7, 0, 8, 0, 1, "? ? ? 0"},
 	}
 	for _, test := range tests {
 		r := one()
 		for range test.checks {
 			r.Ended(Attempt{Outcome: scheduler.Skipped, Verdict: scheduler.WasSkipped})
 		}
-		why := r.Stats(Input{Tasks: []Task{{Tally: scheduler.Tally{Skipped: test.skipped}, DoneBits: test.done, MaskBits: test.mask}}}).Tasks[0].SkippedWhy
-		if got := fmt.Sprintf("%s %s %d", text(why.DoneBefore), text(why.Mask), why.Check); got != test.want {
+		why := r.Stats(Input{Tasks: []Task{{Tally: scheduler.Tally{Skipped: test.skipped}, UnselectedBits: test.unselected, DoneBits: test.done, MaskBits: test.mask}}}).Tasks[0].SkippedWhy
+		if got := fmt.Sprintf("%s %s %s %d", text(why.NotSelected), text(why.DoneBefore), text(why.Mask), why.Check); got != test.want {
 			t.Errorf("%+v: got %s", test, got)
 		}
 	}
@@ -143,7 +146,7 @@ func TestWorkersStandInTheOrderOfTheirSubmissions(t *testing.T) {
 func TestTheRunHasUTCTimesAndOneSegmentForEachEpoch(t *testing.T) {
 	firstEnd := began.Add(time.Minute)
 	s := one().Stats(Input{Tasks: make([]Task, 1), Run: Run{ID: "k3", Name: "segment", State: "broken", Message: "the journal cannot be written", ExitStatus: 3,
-		Started: began, Ended: began.Add(time.Hour), Wall: 10 * time.Minute, Launcher: "local", Epoch: 2,
+		Started: began, Began: began.Add(54 * time.Minute), Ended: began.Add(time.Hour), Wall: 10 * time.Minute, Launcher: "local", Epoch: 2,
 		Earlier: []api.Segment{{Epoch: 1, Started: began, Ended: &firstEnd, WallSeconds: 60}}}})
 	b, err := json.Marshal(s.Run)
 	if err != nil {
@@ -151,8 +154,8 @@ func TestTheRunHasUTCTimesAndOneSegmentForEachEpoch(t *testing.T) {
 	}
 	want := `{"id":"k3","name":"segment","state":"failed","message":"the journal cannot be written","exit_status":3,"started":"2026-11-30T15:04:05Z","ended":"2026-11-30T16:04:05Z","wall_seconds":600,` +
 		`"launcher":"local","job_file":null,"directory":null,"logs":null,` +
-		`"segments":[{"epoch":1,"started":"2026-11-30T15:04:05Z","ended":"2026-11-30T15:05:05Z","wall_seconds":60},{"epoch":2,"started":"2026-11-30T15:04:05Z","ended":"2026-11-30T16:04:05Z","wall_seconds":540}],` +
-		`"worker_hours":{"used":0,"idle":0,"wasted":0},"resources":[{"task":"a","resource":"cpu","asked":1,"used":null,"suggestion":null}]}`
+		`"segments":[{"epoch":1,"started":"2026-11-30T15:04:05Z","ended":"2026-11-30T15:05:05Z","wall_seconds":60},{"epoch":2,"started":"2026-11-30T15:58:05Z","ended":"2026-11-30T16:04:05Z","wall_seconds":540}],` +
+		`"changes":[],"worker_hours":{"used":0,"idle":0,"wasted":0},"resources":[{"task":"a","resource":"cpu","asked":1,"asked_at_start":null,"used":null,"suggested":null,"suggestion":null}]}`
 	if diff := cmp.Diff(want, string(b)); diff != "" {
 		t.Error(diff)
 	}
@@ -176,45 +179,6 @@ func TestWhatHasNoValueIsNullAndListsAreNever(t *testing.T) {
 	} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("no %s in\n%s", want, b)
-		}
-	}
-}
-
-func TestWhatWasAskedForIsComparedWithWhatWasUsed(t *testing.T) {
-	const gib = 1 << 30
-	tests := []struct {
-		cpuMilli, memory int64
-		busy             float64 // cores
-		peak             int64
-		blocks           int
-		cpu, mem         string
-	}{
-		{4000, 16 * gib, 0.9, 3 * gib, 5, "1 core is enough: --set task.a.requires.cpu=1", "4GiB is enough: --set task.a.requires.memory=4GiB"},
-		{4000, 16 * gib, 0.9, 3 * gib, 4, "", ""}, // too few to say
-		{8000, 2 * gib, 3.1, 100 << 20, 9, "4 cores are enough: --set task.a.requires.cpu=4", "128MiB is enough: --set task.a.requires.memory=128MiB"},
-		{4000, 4 * gib, 3.5, 3 * gib, 9, "", ""},
-		{1000, gib, 0.01, gib / 4 * 3, 9, "", ""},
-		{1000, gib, 3.6, 2 * gib, 9, "blocks keep more cores busy than they ask for: --set task.a.requires.cpu=4", "a block used more than it asked for: --set task.a.requires.memory=3GiB"},
-	}
-	for _, test := range tests {
-		r := New([]TaskInfo{{ID: "a", CPUMilli: test.cpuMilli, MemoryBytes: test.memory, MaxWorkers: 8}})
-		for range test.blocks {
-			a := success(0, 10*time.Second)
-			a.CPUNanos, a.PeakRSSBytes = int64(test.busy*10e9), test.peak
-			r.Ended(a)
-		}
-		rows := r.Stats(Input{Tasks: []Task{{MaxConcurrency: 3}}}).Run.Resources
-		for i, want := range []string{test.cpu, test.mem, ""} {
-			got := ""
-			if rows[i].Suggestion != nil {
-				got = *rows[i].Suggestion
-			}
-			if got != want {
-				t.Errorf("%+v: got %q, want %q", test, got, want)
-			}
-		}
-		if !near(rows[0].Used, test.busy, 1e-6) || *rows[1].Used != float64(test.peak) || *rows[2].Used != 3 || rows[2].Asked != 8 {
-			t.Errorf("%+v: rows %+v", test, rows)
 		}
 	}
 }

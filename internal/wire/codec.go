@@ -144,6 +144,9 @@ func AppendHello(dst []byte, m Hello) []byte {
 	for _, h := range m.Held {
 		dst = appendUint(dst, h.Epoch)
 		dst = appendUint(dst, h.Lease)
+		dst = appendUint(dst, uint64(h.Task))
+		dst = appendUint(dst, h.Block)
+		dst = appendUint(dst, uint64(h.Attempt))
 	}
 	return end(dst, at)
 }
@@ -152,10 +155,10 @@ func AppendHello(dst []byte, m Hello) []byte {
 func DecodeHello(payload []byte) (Hello, error) {
 	d := decoder{rest: payload}
 	m := Hello{Worker: d.string(), Nonce: d.uint(), Epoch: d.uint()}
-	if n := d.count(2); n > 0 {
+	if n := d.count(5); n > 0 {
 		m.Held = make([]Held, n)
 		for i := range m.Held {
-			m.Held[i] = Held{Epoch: d.uint(), Lease: d.uint()}
+			m.Held[i] = Held{Epoch: d.uint(), Lease: d.uint(), Task: d.uint32(), Block: d.uint(), Attempt: d.uint32()}
 		}
 	}
 	return m, d.end()
@@ -247,6 +250,13 @@ func AppendWelcome(dst []byte, m Welcome) []byte {
 	dst, at := begin(dst, KindWelcome)
 	dst = appendUint(dst, m.Epoch)
 	dst = appendUints(dst, m.Gone)
+	dst = appendUint(dst, uint64(len(m.Kept)))
+	for _, k := range m.Kept {
+		dst = appendUint(dst, k.Epoch)
+		dst = appendUint(dst, k.Lease)
+		dst = appendUint(dst, k.Now)
+		dst = appendUint(dst, uint64(k.Attempt))
+	}
 	return end(dst, at)
 }
 
@@ -254,6 +264,12 @@ func AppendWelcome(dst []byte, m Welcome) []byte {
 func DecodeWelcome(payload []byte) (Welcome, error) {
 	d := decoder{rest: payload}
 	m := Welcome{Epoch: d.uint(), Gone: d.uints()}
+	if n := d.count(4); n > 0 {
+		m.Kept = make([]Kept, n)
+		for i := range m.Kept {
+			m.Kept[i] = Kept{Epoch: d.uint(), Lease: d.uint(), Now: d.uint(), Attempt: d.uint32()}
+		}
+	}
 	return m, d.end()
 }
 

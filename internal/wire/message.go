@@ -111,9 +111,13 @@ type Hello struct {
 	Held   []Held
 }
 
-// Held is a lease that a worker still has; Epoch is that of the coordinator that gave it.
+// Held is a lease that a worker still has; Epoch is that of the coordinator that gave it. A coordinator of a later epoch knows it by
+// what it was for: Block of Task (its number), attempt Attempt.
 type Held struct {
 	Epoch, Lease uint64
+	Task         uint32
+	Block        uint64
+	Attempt      uint32
 }
 
 // Acquire asks for 1 to Max blocks.
@@ -144,10 +148,19 @@ type Leaving struct {
 	Message string
 }
 
-// Welcome answers Hello. Gone are the leases of Hello.Held that are no longer the worker's own: it kills their blocks.
+// Welcome answers Hello. Gone are the leases of Hello.Held that are no longer the worker's own: it kills their blocks. Kept are those
+// of an earlier epoch that are; each has another name from now on.
 type Welcome struct {
 	Epoch uint64
 	Gone  []uint64
+	Kept  []Kept
+}
+
+// Kept: the block of Lease of Epoch goes on, and is released as Now of the coordinator's own epoch. It is attempt Attempt there, which may
+// be a lower number than before: the ends of earlier ones may have been forgotten.
+type Kept struct {
+	Epoch, Lease, Now uint64
+	Attempt           uint32
 }
 
 // Blocks answers the Acquire with the same Request: blocks of one task, by its number.

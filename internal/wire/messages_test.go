@@ -38,7 +38,7 @@ func decodeBlocks(p []byte) (Blocks, error) {
 
 func forms() []form {
 	return []form{
-		{KindHello, AppendHello(nil, Hello{"3.0", 300, 2, []Held{{1, 7}, {2, 128}}}), "03332e30ac020202010702" + "8001", reshape(DecodeHello, AppendHello)},
+		{KindHello, AppendHello(nil, Hello{"3.0", 300, 2, []Held{{1, 7, 0, 300, 1}, {2, 128, 2, 5, 3}}}), "03332e30ac020202010700ac020102" + "8001020503", reshape(DecodeHello, AppendHello)},
 		{KindAcquire, AppendAcquire(nil, Acquire{1, 16}), "0110", reshape(DecodeAcquire, AppendAcquire)},
 		{
 			KindRelease,
@@ -47,7 +47,7 @@ func forms() []form {
 		},
 		{KindHeartbeat, AppendHeartbeat(nil), "", func(p []byte) ([]byte, error) { return AppendHeartbeat(nil), DecodeHeartbeat(p) }},
 		{KindLeaving, AppendLeaving(nil, Leaving{LeaveSignal, "x"}), "010178", reshape(DecodeLeaving, AppendLeaving)},
-		{KindWelcome, AppendWelcome(nil, Welcome{2, []uint64{9, 1000}}), "020209e807", reshape(DecodeWelcome, AppendWelcome)},
+		{KindWelcome, AppendWelcome(nil, Welcome{2, []uint64{9, 1000}, []Kept{{1, 7, 300, 1}}}), "020209e807010107ac0201", reshape(DecodeWelcome, AppendWelcome)},
 		{KindBlocks, AppendBlocks(nil, Blocks{1, 2, []Grant{{300, 0, 1}, {301, 1 << 40, 2}}}), "010202ac020001ad0280808080802002", reshape(decodeBlocks, AppendBlocks)},
 		{KindAcknowledged, AppendAcknowledged(nil, Acknowledged{6}), "06", reshape(DecodeAcknowledged, AppendAcknowledged)},
 		{KindRefused, AppendRefused(nil, Refused{812, "late"}), "ac06046c617465", reshape(DecodeRefused, AppendRefused)},
@@ -159,10 +159,17 @@ func TestAnyMessageComesBackAsItWas(t *testing.T) {
 			t.Fatal(err, diff)
 		}
 		hello := Hello{text.Draw(t, "worker"), number.Draw(t, "nonce"), number.Draw(t, "epoch"), rapid.SliceOf(rapid.Custom(func(t *rapid.T) Held {
-			return Held{number.Draw(t, "epoch"), number.Draw(t, "lease")}
+			return Held{number.Draw(t, "epoch"), number.Draw(t, "lease"), rapid.Uint32().Draw(t, "task"), number.Draw(t, "block"), rapid.Uint32().Draw(t, "attempt")}
 		})).Draw(t, "held")}
 		gotHello, err := DecodeHello(AppendHello(nil, hello)[6:])
 		if diff := cmp.Diff(hello.Held, gotHello.Held); err != nil || gotHello.Worker != hello.Worker || (len(hello.Held) > 0 && diff != "") {
+			t.Fatal(err, diff)
+		}
+		welcome := Welcome{number.Draw(t, "epoch"), nil, rapid.SliceOf(rapid.Custom(func(t *rapid.T) Kept {
+			return Kept{number.Draw(t, "epoch"), number.Draw(t, "lease"), number.Draw(t, "now"), rapid.Uint32().Draw(t, "attempt")}
+		})).Draw(t, "kept")}
+		gotWelcome, err := DecodeWelcome(AppendWelcome(nil, welcome)[6:])
+		if diff := cmp.Diff(welcome.Kept, gotWelcome.Kept); err != nil || gotWelcome.Epoch != welcome.Epoch || (len(welcome.Kept) > 0 && diff != "") {
 			t.Fatal(err, diff)
 		}
 	})

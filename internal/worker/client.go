@@ -71,15 +71,21 @@ type patience struct {
 
 type leaseKey struct{ epoch, lease uint64 }
 
+// A heldBlock is a block that has not been released, under the name that its hand-out had. A coordinator that has resumed the run knows
+// the hand-out under another name, which whoever runs the block need not hear of.
 type heldBlock struct {
 	block Block
 	taken bool // a slot has it
+	now   leaseKey
+	// attempt is as the coordinator counts now.
+	attempt int
 }
 
 // An undelivered is a release that the coordinator has not acknowledged.
 type undelivered struct {
 	wire.Release
-	block Block
+	block   Block
+	attempt int // as the coordinator counts now
 }
 
 // A waiter is a call of Acquire that waits.
@@ -228,7 +234,10 @@ func (c *Client) takeLocked(max int) []Block {
 	clear(c.queue[:n])
 	c.queue = c.queue[n:] // appending moves it to the front again now and then; moving it at every take is quadratic
 	for i := range got {
-		c.held[leaseKey{got[i].Epoch, got[i].Lease}] = heldBlock{got[i], true}
+		key := leaseKey{got[i].Epoch, got[i].Lease}
+		h := c.held[key]
+		h.taken = true
+		c.held[key] = h
 	}
 	return got
 }
@@ -267,14 +276,19 @@ func (c *Client) Release(b Block, r Result) error {
 }
 
 func (c *Client) releaseLocked(b Block, r Result) {
-	delete(c.held, leaseKey{b.Epoch, b.Lease})
+	key := leaseKey{b.Epoch, b.Lease}
+	h, ours := c.held[key]
+	if !ours {
+		h = heldBlock{now: key, attempt: b.Attempt}
+	}
+	delete(c.held, key)
 	c.seq++
 	m := wire.Release{
-		Seq: c.seq, Epoch: b.Epoch, Lease: b.Lease, Outcome: r.Outcome,
+		Seq: c.seq, Epoch: h.now.epoch, Lease: h.now.lease, Outcome: r.Outcome,
 		WallNanos: int64(r.Wall), CPUNanos: int64(r.CPU), PeakRSSBytes: r.PeakRSSBytes, Message: r.Message, Tail: r.Tail,
 		ReadBytes: r.IO.ReadBytes, WrittenBytes: r.IO.WrittenBytes,
 	}
-	c.unacked = append(c.unacked, undelivered{m, b})
+	c.unacked = append(c.unacked, undelivered{m, b, h.attempt})
 	if c.link != nil {
 		_ = c.link.out.Queue(func(dst []byte) []byte { return wire.AppendRelease(dst, m) })
 	}
@@ -376,7 +390,7 @@ func (c *Client) fail(err error) {
 func (c *Client) forgetLocked(match func(leaseKey) bool) []Block {
 	var taken []Block
 	for key, h := range c.held {
-		if match(key) {
+		if match(h.now) {
 			delete(c.held, key)
 			if h.taken {
 				taken = append(taken, h.block)
@@ -385,7 +399,7 @@ func (c *Client) forgetLocked(match func(leaseKey) bool) []Block {
 	}
 	keep := c.queue[:0]
 	for _, b := range c.queue {
-		if !match(leaseKey{b.Epoch, b.Lease}) {
+		if _, ours := c.held[leaseKey{b.Epoch, b.Lease}]; ours {
 			keep = append(keep, b)
 		}
 	}

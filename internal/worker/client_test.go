@@ -135,7 +135,7 @@ func TestAfterAReconnectNothingIsLost(t *testing.T) {
 	s.conn.Close()
 
 	again := c.next()
-	if diff := cmp.Diff([]wire.Held{{Epoch: 2, Lease: 1}, {Epoch: 2, Lease: 2}}, sortedByLease(again.hello.Held)); diff != "" {
+	if diff := cmp.Diff([]wire.Held{{Epoch: 2, Lease: 1, Task: 3, Block: 1, Attempt: 1}, {Epoch: 2, Lease: 2, Task: 3, Block: 2, Attempt: 1}}, sortedByLease(again.hello.Held)); diff != "" {
 		t.Error(diff)
 	}
 	if again.hello.Nonce != s.hello.Nonce || again.hello.Worker != "3.0" {
@@ -155,6 +155,120 @@ func TestAfterAReconnectNothingIsLost(t *testing.T) {
 	}
 	if r := again.release(); r.Seq != 2 {
 		t.Errorf("got %+v", r)
+	}
+}
+
+func TestANewCoordinatorGivesWhatIsInHandAnotherName(t *testing.T) {
+	c, cfg := overTCP(t, testTask("func"))
+	killed := make(chan uint64, 2)
+	cfg.OnKill = func(b Block) { killed <- b.Lease }
+	client, s := connectTo(t, c, cfg)
+	var blocks []Block
+	for lease := range uint64(4) {
+		got := acquire(t, client, 1)
+		s.grant(s.acquire().Request, lease+1)
+		blocks = append(blocks, (<-got)...)
+	}
+	for _, b := range blocks[:2] {
+		if err := client.Release(b, Result{Outcome: wire.Success}); err != nil {
+			t.Fatal(err)
+		}
+		s.release() // comes, and its coordinator dies
+	}
+	c.set(func(j *api.JoinResponse) { j.Epoch = 3 })
+	s.conn.Close()
+
+	again := c.unwelcomed()
+	var held []uint64
+	for _, h := range again.hello.Held {
+		held = append(held, h.Block)
+	}
+	if !slices.Equal(held, []uint64{1, 2, 3, 4}) { // results first: their slots are free
+		t.Errorf("it has blocks %v", held)
+	}
+	// The first result and the third block are its own still, under numbers that others had.
+	again.send(func(dst []byte) []byte {
+		return wire.AppendWelcome(dst, wire.Welcome{Epoch: 3, Gone: []uint64{2, 4}, Kept: []wire.Kept{{Epoch: 2, Lease: 1, Now: 4, Attempt: 1}, {Epoch: 2, Lease: 3, Now: 2, Attempt: 1}}})
+	})
+	if got := <-killed; got != 4 {
+		t.Errorf("the block of lease %d is killed", got)
+	}
+	if r := again.release(); r.Epoch != 3 || r.Lease != 4 || r.Seq != 1 {
+		t.Errorf("the first result comes as %+v", r)
+	}
+	if err := client.Release(blocks[2], Result{Outcome: wire.Success}); err != nil {
+		t.Error(err)
+	}
+	if r := again.release(); r.Epoch != 3 || r.Lease != 2 || r.Seq != 3 {
+		t.Errorf("the third block is released as %+v, want no copy of the second result before", r)
+	}
+	if err := client.Release(blocks[3], Result{Outcome: wire.Success}); !errors.Is(err, ErrReclaimed) {
+		t.Errorf("a block that was taken away is released with %v", err)
+	}
+}
+
+func TestABlockThatIsNotItsOwnAnyMoreIsFoundByItsNewName(t *testing.T) {
+	c, cfg := overTCP(t, testTask("func"))
+	killed := make(chan Block, 2)
+	cfg.OnKill = func(b Block) { killed <- b }
+	client, s := connectTo(t, c, cfg)
+	got := acquire(t, client, 1)
+	s.grant(s.acquire().Request, 7)
+	b := (<-got)[0]
+	c.set(func(j *api.JoinResponse) { j.Epoch = 3 })
+	s.conn.Close()
+	again := c.unwelcomed()
+	again.send(func(dst []byte) []byte {
+		return wire.AppendWelcome(dst, wire.Welcome{Epoch: 3, Kept: []wire.Kept{{Epoch: 2, Lease: 7, Now: 9, Attempt: 4}}})
+	})
+	again.send(func(dst []byte) []byte { return wire.AppendKillBlock(dst, wire.KillBlock{Lease: 7}) }) // of nobody here
+	got = acquire(t, client, 1)
+	again.grant(again.acquire().Request, 8)
+	<-got
+	if len(killed) > 0 {
+		t.Errorf("block %+v is killed by its old name", <-killed)
+	}
+	// The connection breaks: now it goes by the new name, and by the new number of its attempt.
+	again.conn.Close()
+	third := c.next()
+	want := []wire.Held{{Epoch: 3, Lease: 8, Task: 3, Block: 8, Attempt: 1}, {Epoch: 3, Lease: 9, Task: 3, Block: 7, Attempt: 4}}
+	if diff := cmp.Diff(want, sortedByLease(third.hello.Held)); diff != "" {
+		t.Error(diff)
+	}
+	third.send(func(dst []byte) []byte { return wire.AppendKillBlock(dst, wire.KillBlock{Lease: 9}) })
+	if k := <-killed; k.Epoch != b.Epoch || k.Lease != b.Lease { // whoever runs it knows it by its first name
+		t.Errorf("block %+v is killed, want %+v", k, b)
+	}
+}
+
+func TestANewCoordinatorHearsOnlyOfTheLastAttemptAtABlock(t *testing.T) {
+	c, cfg := overTCP(t, testTask("func"))
+	client, s := connectTo(t, c, cfg)
+	grant := func(lease, block uint64, attempt uint32) Block {
+		got := acquire(t, client, 1)
+		request := s.acquire().Request
+		s.send(func(dst []byte) []byte {
+			return wire.AppendBlocks(dst, wire.Blocks{Request: request, Task: 3, Grants: []wire.Grant{{Lease: lease, Block: block, Attempt: attempt}}})
+		})
+		return (<-got)[0]
+	}
+	release := func(b Block, o wire.Outcome) {
+		if err := client.Release(b, Result{Outcome: o, Message: "no"}); err != nil {
+			t.Fatal(err)
+		}
+		s.release()
+	}
+	release(grant(1, 5, 1), wire.Failed) // and it gets the block again
+	grant(2, 5, 2)
+	release(grant(3, 6, 1), wire.Failed) // and again, to the end
+	release(grant(4, 6, 2), wire.Success)
+	release(grant(5, 7, 1), wire.Recalled)
+	c.set(func(j *api.JoinResponse) { j.Epoch = 3 })
+	s.conn.Close()
+	again := c.next(2, 4)
+	want := []wire.Held{{Epoch: 2, Lease: 4, Task: 3, Block: 6, Attempt: 2}, {Epoch: 2, Lease: 2, Task: 3, Block: 5, Attempt: 2}}
+	if diff := cmp.Diff(want, again.hello.Held); diff != "" {
+		t.Error(diff)
 	}
 }
 

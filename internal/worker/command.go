@@ -25,16 +25,17 @@ func (s *slot) command(ctx context.Context, b *Block) Result {
 	s.hasStarted(b)
 	r, ours := endedByUs(ctx, b)
 	if !ours || !ended.killed {
-		r = s.judge(ended.Result)
+		r = s.judge(ended.Result, ended.outOfMemory)
 	}
 	r.CPU, r.PeakRSSBytes, r.IO = ended.CPU, ended.PeakRSSBytes, ended.IO
 	return r
 }
 
-// ended is the end of a process; killed if we made it.
+// ended is the end of a process; killed if we made it, outOfMemory why an enforced limit did.
 type ended struct {
 	process.Result
-	killed bool
+	killed      bool
+	outOfMemory string
 }
 
 // runProcess starts a process for the block and waits until it and all that it left behind have ended; when ctx ends it ends
@@ -45,11 +46,16 @@ func (s *slot) runProcess(ctx context.Context, b *Block, argv []string) (ended, 
 	if err := s.find(argv); err != nil {
 		return ended{}, err
 	}
+	held, err := s.hold(&b.Task.Spec)
+	if err != nil {
+		return ended{}, err
+	}
+	defer s.endHold(held)
 	p, err := s.crew.spawner.Start(process.Config{
 		Argv: argv, Env: blockEnvironment(s.env, &values), Dir: b.Task.Spec.Dir,
 		Input: append(b.appendJSON(nil), '\n'), Stdout: s.out.file, Stderr: s.out.file,
 		Markers: []string{"DAISY_RUN_ID=" + s.at.runID, "DAISY_LEASE=" + b.LeaseText()},
-		CountIO: b.Task.Spec.ResourceTracking,
+		CountIO: b.Task.Spec.ResourceTracking, Memory: held.limit(),
 	})
 	if err != nil {
 		return ended{}, err
@@ -67,7 +73,7 @@ func (s *slot) runProcess(ctx context.Context, b *Block, argv []string) (ended, 
 	if meter != nil {
 		result.PeakRSSBytes = max(result.PeakRSSBytes, meter.Stop())
 	}
-	e := ended{Result: result, killed: !stop()}
+	e := ended{Result: result, killed: !stop(), outOfMemory: held.outOfMemory()}
 	if e.killed {
 		<-finished
 	}
@@ -152,7 +158,7 @@ func (s *slot) check(ctx context.Context, b *Block) (r Result, isEnded bool) {
 	case e.Err == nil && e.Signal == 0 && e.Exit == 1:
 		return Result{}, false
 	default:
-		r = s.judge(e.Result)
+		r = s.judge(e.Result, e.outOfMemory)
 		r.Message = fmt.Sprintf("check: %s (0 means that the block is done, 1 that it is to run)", r.Message)
 	}
 	r.CPU, r.PeakRSSBytes, r.IO = e.CPU, e.PeakRSSBytes, e.IO

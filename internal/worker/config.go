@@ -41,6 +41,9 @@ type Config struct {
 	// Version is that of the program, for messages.
 	Version string
 
+	// CgroupRoot is where /proc and /sys are looked for when it is about cgroups, "" but for tests.
+	CgroupRoot string
+
 	// Log takes the worker's own lines and the output of user code, nil = discard.
 	Log io.Writer
 	// Funcs is the user code of tasks with runner "func", by task id.

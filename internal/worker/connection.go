@@ -183,7 +183,9 @@ func (c *Client) reconnect() (*link, error) {
 		if wait == firstBackoff || wait == longestBackoff {
 			c.logf("cannot reach the coordinator: %s", c.places.summary())
 		}
-		pause(ctx, jitter(wait))
+		if c.places.awaitNews(ctx, &c.cfg, jitter(wait)) {
+			wait = firstBackoff
+		}
 		cancel()
 		if c.life.Err() != nil {
 			return nil, nil
@@ -292,7 +294,8 @@ func (c *Client) granted(m *wire.Blocks) {
 			c.releaseLocked(b, Result{Outcome: wire.Recalled})
 			continue
 		}
-		c.held[leaseKey{b.Epoch, b.Lease}] = heldBlock{block: b}
+		key := leaseKey{b.Epoch, b.Lease}
+		c.held[key] = heldBlock{block: b, now: key, attempt: b.Attempt}
 		c.queue = append(c.queue, b)
 	}
 	for len(c.waiting) > 0 && len(c.queue) > 0 {
@@ -355,7 +358,7 @@ func (c *Client) recalled(leases []uint64) {
 	c.mu.Lock()
 	kept := c.queue[:0]
 	for _, b := range c.queue {
-		if wanted[b.Lease] {
+		if wanted[c.held[leaseKey{b.Epoch, b.Lease}].now.lease] {
 			c.releaseLocked(b, Result{Outcome: wire.Recalled})
 		} else {
 			kept = append(kept, b)

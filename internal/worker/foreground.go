@@ -67,6 +67,20 @@ func (f Foreground) Run() (status int, text string, err error) {
 		return 0, "", err
 	}
 	cmd := exec.Command(program, argv[1:]...)
+	if f.Spec.EnforceMemory {
+		limit := process.MemoryLimit{AddressSpace: f.Spec.MemoryBytes}
+		if all, err := process.OpenMemoryCgroups("/"); err == nil {
+			cgroup, err := all.New(f.Spec.MemoryBytes)
+			if err != nil {
+				return 0, "", err
+			}
+			defer cgroup.Remove()
+			limit = process.MemoryLimit{Cgroup: cgroup}
+		}
+		if cmd.Path, cmd.Args, err = process.Limited(cmd.Args, limit); err != nil {
+			return 0, "", err
+		}
+	}
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, f.Spec.Dir, f.Stdout, f.Stderr
 	if f.Spec.Runner != runnerCommand {
 		return f.stream(cmd, line, b.LeaseText())

@@ -3,6 +3,7 @@ package worker
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -283,12 +285,7 @@ func (c *Client) switchTo(conn net.Conn, address string) (*link, error) {
 func (c *Client) hello(l *link, joined *api.JoinResponse) (wire.Welcome, error) {
 	m := wire.Hello{Worker: joined.Worker, Nonce: c.nonce, Epoch: joined.Epoch}
 	c.mu.Lock()
-	for key := range c.held {
-		m.Held = append(m.Held, wire.Held{Epoch: key.epoch, Lease: key.lease})
-	}
-	for _, u := range c.unacked {
-		m.Held = append(m.Held, wire.Held{Epoch: u.Epoch, Lease: u.Lease})
-	}
+	m.Held = c.claimsLocked(joined.Epoch)
 	c.mu.Unlock()
 	if err := l.out.Send(func(dst []byte) []byte { return wire.AppendHello(dst, m) }); err != nil {
 		return wire.Welcome{}, err
@@ -315,6 +312,80 @@ func (c *Client) hello(l *link, joined *api.JoinResponse) (wire.Welcome, error) 
 	}
 }
 
+// claimsLocked are the leases of Hello, results first: those leave their slots free. A block that was given back before it had begun is
+// nothing to be named to a coordinator of another epoch, which knows of no hand-out that it could end.
+func (c *Client) claimsLocked(epoch uint64) []wire.Held {
+	var claims []wire.Held
+	claim := func(now leaseKey, attempt int, b *Block) {
+		h := wire.Held{Epoch: now.epoch, Lease: now.lease, Block: uint64(b.Flat), Attempt: uint32(attempt)}
+		if b.Task != nil {
+			h.Task = uint32(b.Task.Spec.Index)
+		}
+		claims = append(claims, h)
+	}
+	for i := range c.unacked {
+		if u := &c.unacked[i]; u.Epoch == epoch || u.Outcome != wire.Recalled && !c.hasAgainLocked(i) {
+			claim(leaseKey{u.Epoch, u.Lease}, u.attempt, &u.block)
+		}
+	}
+	results := len(claims)
+	for _, h := range c.held {
+		claim(h.now, h.attempt, &h.block)
+	}
+	slices.SortFunc(claims[results:], func(a, b wire.Held) int { return cmp.Compare(a.Lease, b.Lease) })
+	return claims
+}
+
+// hasAgainLocked: the worker has got the block of a result again since, so that the end of that attempt was taken in. Whether it was
+// also kept is all the same: the later attempt goes on.
+func (c *Client) hasAgainLocked(result int) bool {
+	b := &c.unacked[result].block
+	same := func(other *Block) bool {
+		return other.Task != nil && b.Task != nil && other.Task.Spec.Index == b.Task.Spec.Index && other.Flat == b.Flat
+	}
+	for i := result + 1; i < len(c.unacked); i++ {
+		if same(&c.unacked[i].block) {
+			return true
+		}
+	}
+	for _, h := range c.held {
+		if same(&h.block) {
+			return true
+		}
+	}
+	return false
+}
+
+// renameLocked takes over the names that a coordinator of a later epoch has given to hand-outs of earlier ones. It returns the results
+// of those that have got none, which are not sent again: their numbers may name other hand-outs now.
+func (c *Client) renameLocked(welcome wire.Welcome) (stale []undelivered) {
+	names := make(map[leaseKey]wire.Kept, len(welcome.Kept))
+	for _, k := range welcome.Kept {
+		names[leaseKey{k.Epoch, k.Lease}] = k
+	}
+	for key, h := range c.held {
+		if k, kept := names[h.now]; kept {
+			h.now, h.attempt = leaseKey{welcome.Epoch, k.Now}, int(k.Attempt)
+			c.held[key] = h
+		}
+	}
+	current := c.unacked[:0]
+	for _, u := range c.unacked {
+		if k, kept := names[leaseKey{u.Epoch, u.Lease}]; kept {
+			u.Epoch, u.Lease, u.attempt = welcome.Epoch, k.Now, int(k.Attempt)
+		}
+		if u.Epoch == welcome.Epoch {
+			current = append(current, u)
+		} else if worthKeeping(u.Outcome) && u.block.Task != nil {
+			stale = append(stale, u)
+		}
+	}
+	clear(c.unacked[len(current):])
+	c.unacked = current
+	c.settleLocked()
+	return stale
+}
+
 // welcomed takes over what the coordinator said of itself.
 func (c *Client) welcomed(joined *api.JoinResponse, welcome wire.Welcome, task *Task) {
 	c.mu.Lock()
@@ -331,8 +402,12 @@ func (c *Client) welcomed(joined *api.JoinResponse, welcome wire.Welcome, task *
 		gone[lease] = true
 	}
 	lost := c.forgetLocked(func(key leaseKey) bool { return gone[key.lease] })
+	stale := c.renameLocked(welcome)
 	c.mu.Unlock()
 	c.kill(lost)
+	for _, u := range stale {
+		c.logf("the result of block %s (%v) is no longer wanted: the block has ended, or is another's", u.block.Label(), u.Outcome)
+	}
 }
 
 // atLeast is d, or other where the coordinator did not say.

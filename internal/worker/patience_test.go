@@ -170,7 +170,7 @@ func TestASilentConnectionIsReplacedAndTheBlockGoesOn(t *testing.T) {
 		if got := time.Since(began); got < 30*time.Second || got > 45*time.Second {
 			t.Errorf("came back after %v, want three or four heartbeats", got)
 		}
-		if diff := cmp.Diff([]wire.Held{{Epoch: 2, Lease: 7}}, again.hello.Held); diff != "" {
+		if diff := cmp.Diff([]wire.Held{{Epoch: 2, Lease: 7, Task: 3, Block: 7, Attempt: 1}}, again.hello.Held); diff != "" {
 			t.Error(diff)
 		}
 		again.acquire()
@@ -214,4 +214,39 @@ func TestNothingWorthDeliveringMeansNoNewConnection(t *testing.T) {
 			t.Errorf("ended after %v, want at once", got)
 		}
 	})
+}
+
+func TestAWorkerBesideItsCoordinatorSeesTheNextOneAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		address string
+		want    bool
+	}{
+		"on this machine":       {"127.0.0.1:4711", true},
+		"on this machine, IPv6": {"[::1]:4711", true},
+		"on another":            {"192.0.2.7:4711", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, func(t *testing.T) {
+				dir := t.TempDir()
+				cfg := Config{RunDir: dir}
+				writeDiscovery(t, dir, 2, c.address)
+				if err := os.WriteFile(filepath.Join(dir, "secret"), []byte(testSecret+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				var p places
+				if err := p.reread(&cfg, 0); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				if p.awaitNews(t.Context(), &cfg, time.Second) || time.Since(began) != time.Second {
+					t.Errorf("there was no news, and it went on after %v", time.Since(began))
+				}
+				began = time.Now()
+				time.AfterFunc(1950*time.Millisecond, func() { writeDiscovery(t, dir, 3, c.address) })
+				if got := p.awaitNews(t.Context(), &cfg, 5*time.Second); got != c.want || got && time.Since(began) != 2*time.Second {
+					t.Errorf("news: %v after %v, want %v", got, time.Since(began), c.want)
+				}
+			})
+		})
+	}
 }

@@ -69,6 +69,33 @@ func (p *places) reread(cfg *Config, epoch uint64) error {
 	return nil
 }
 
+// newsEvery is how often a worker beside its coordinator looks whether there is a new one.
+const newsEvery = 100 * time.Millisecond
+
+// awaitNews waits for d, or until there is a coordinator of a later epoch, which it reports. Only where all addresses are of this machine:
+// on a file system that thousands of workers share, each look costs others time.
+func (p *places) awaitNews(ctx context.Context, cfg *Config, d time.Duration) (news bool) {
+	beside := cfg.Dial == nil
+	for _, a := range p.addresses {
+		host, _, err := net.SplitHostPort(a)
+		ip := net.ParseIP(host)
+		beside = beside && err == nil && ip != nil && ip.IsLoopback()
+	}
+	if !beside {
+		pause(ctx, d)
+		return false
+	}
+	for end := time.Now().Add(d); pause(ctx, min(time.Until(end), newsEvery)); {
+		if found, err := rundir.ReadDiscovery(cfg.RunDir); err == nil && found.RunID == p.runID && found.Epoch > p.epoch {
+			return true
+		}
+		if !time.Now().Before(end) {
+			break
+		}
+	}
+	return false
+}
+
 // key makes and checks the proofs of the run.
 func (p *places) key() api.Key { return api.Key{Run: p.runID, Secret: p.secret} }
 

@@ -17,4 +17,6 @@ type Result struct {
 	PeakRSSBytes int64
 	// IO is what they read and wrote, only of a task with resource tracking.
 	IO process.IO
+
+	crashed bool // a signal ended it that it brought on itself
 }

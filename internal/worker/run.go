@@ -31,6 +31,9 @@ type crew struct {
 	spawner *process.Spawner
 	memory  *process.MemoryKills
 
+	cgroupsOnce sync.Once
+	cgroups     *process.MemoryCgroups // see memoryCgroups
+
 	// stopping is closed when the worker itself is being ended, by a signal or by the coordinator.
 	stopping chan struct{}
 	stopOnce sync.Once

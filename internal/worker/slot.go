@@ -93,7 +93,9 @@ func (s *slot) measured(ctx context.Context, b *Block) (Result, string) {
 	s.out.begin(b.Label())
 	s.memoryKills = s.crew.memory.Count()
 	r := s.run(ctx, b)
-	return r, s.out.end()
+	tail := s.out.end()
+	s.hintAtMemory(&r, tail)
+	return r, tail
 }
 
 // serve prepares the slot for a task.
@@ -149,10 +151,13 @@ func endedByUs(ctx context.Context, b *Block) (Result, bool) {
 	}
 }
 
-// judge says what the end of a child means that we did not end.
-func (s *slot) judge(r process.Result) Result {
+// judge says what the end of a child means that we did not end; outOfMemory, if it is not "", that an enforced limit did.
+func (s *slot) judge(r process.Result, outOfMemory string) Result {
 	if r.Success() {
 		return Result{Outcome: wire.Success}
+	}
+	if outOfMemory != "" {
+		return Result{Outcome: wire.OutOfMemory, Message: r.String() + ": " + outOfMemory}
 	}
 	if endedFromOutside(r) {
 		timer := time.NewTimer(judgement)
@@ -170,7 +175,7 @@ func (s *slot) judge(r process.Result) Result {
 			return Result{Outcome: wire.OutOfMemory, Message: r.String() + ": " + why}
 		}
 	}
-	return Result{Outcome: wire.Failed, Message: r.String()}
+	return Result{Outcome: wire.Failed, Message: r.String(), crashed: r.Signal != 0}
 }
 
 // outOfMemory says why a process that was killed, and not by us, was killed for lack of memory; "" if nothing speaks for that. The

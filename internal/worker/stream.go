@@ -38,6 +38,7 @@ type streamProcess struct {
 	io      process.IO    // likewise, with resource tracking
 	name    string        // "stream process", for messages
 	preface []byte        // stands before the first block
+	held    *hold
 
 	answered string // lease of the last block that it answered
 	sent     int    // what went into in of the block that it has, in bytes
@@ -112,6 +113,7 @@ func (s *slot) serveStream(ctx context.Context, b *Block) (Result, afterwards) {
 	}
 	p := s.stream
 	p.ResetPeak()
+	p.held.begin()
 	var meter *process.Meter
 	if b.Task.Spec.ResourceTracking {
 		meter = p.Meter()
@@ -228,7 +230,7 @@ func (s *slot) endedWithoutAnswer(p *streamProcess) (Result, afterwards) {
 	if p.answered != "" && !s.crew.isStopping() && (p.leftBlock() || p.Wait().Success() && s.out.total() == p.written) {
 		return Result{}, resend
 	}
-	r := s.judge(p.Wait())
+	r := s.judge(p.Wait(), p.held.outOfMemory())
 	if r.Outcome == wire.Success {
 		r = Result{Outcome: wire.Failed, Message: p.Wait().String()}
 		if s.crew.isStopping() {
@@ -279,13 +281,21 @@ func (s *slot) startStream(b *Block) (*streamProcess, error) {
 		return nil, fmt.Errorf("make a pipe for the answers: %w", err)
 	}
 	defer write.Close()
+	held, err := s.hold(&b.Task.Spec)
+	if err != nil {
+		unread.Close()
+		in.Close()
+		read.Close()
+		return nil, err
+	}
 	env := append(append(make([]string, 0, len(s.env)+1), s.env...), "DAISY_ANSWER_FD=3")
 	started, err := s.crew.spawner.Start(process.Config{
 		Argv: argv, Env: env, Dir: b.Task.Spec.Dir, Stdin: unread, Stdout: s.out.file, Stderr: s.out.file, ExtraFiles: []*os.File{write},
 		Markers: []string{"DAISY_RUN_ID=" + s.at.runID, "DAISY_WORKER_ID=" + s.at.workerID, fmt.Sprintf("DAISY_SLOT=%d", s.number)},
-		CountIO: b.Task.Spec.ResourceTracking,
+		CountIO: b.Task.Spec.ResourceTracking, Memory: held.limit(),
 	})
 	if err != nil {
+		s.endHold(held)
 		unread.Close()
 		in.Close()
 		read.Close()
@@ -293,7 +303,7 @@ func (s *slot) startStream(b *Block) (*streamProcess, error) {
 	}
 	p := &streamProcess{
 		Process: started, in: in, unread: unread, answers: read, lines: make(chan answerLine), quit: make(chan struct{}),
-		name: processName(s.task.Spec.Runner), preface: preface,
+		name: processName(s.task.Spec.Runner), preface: preface, held: held,
 	}
 	p.owned.Go(p.listen)
 	p.owned.Go(func() { // our own reading end keeps a full pipe from breaking
@@ -376,6 +386,7 @@ func (s *slot) endStream() {
 func (s *slot) buryStream(p *streamProcess) process.Result {
 	result := p.Wait()
 	s.endStrays(p.Process)
+	s.endHold(p.held)
 	close(p.quit)
 	p.answers.Close()
 	p.unread.Close()

@@ -34,6 +34,9 @@ func NewTask(spec api.TaskSpec) (*Task, error) {
 	if spec.Index < 0 || spec.TimeoutSeconds < 0 || spec.TimeoutSeconds > 1e9 {
 		return nil, fmt.Errorf("task %q: index %d or timeout %v s is out of range", spec.ID, spec.Index, spec.TimeoutSeconds)
 	}
+	if spec.EnforceMemory && spec.MemoryBytes <= 0 {
+		return nil, fmt.Errorf("task %q: memory is to be enforced, and its limit is %d bytes", spec.ID, spec.MemoryBytes)
+	}
 	quoted, err := json.Marshal(spec.ID)
 	if err != nil {
 		return nil, fmt.Errorf("task %q: %w", spec.ID, err)

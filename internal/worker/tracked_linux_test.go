@@ -126,7 +126,7 @@ func TestAProcessThatIsKilledWhileTheSystemKillsForLackOfMemoryIsOutOfMemory(t *
 	}{{3, killed, wire.Failed}, {2, killed, wire.OutOfMemory}, {2, shell, wire.OutOfMemory}, {2, failed, wire.Failed}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &slot{crew: &crew{memory: memory, stopping: make(chan struct{})}, task: &Task{Spec: api.TaskSpec{}}, memoryKills: c.before}
-			if r := s.judge(c.end); r.Outcome != c.want || strings.Contains(r.Message, "for lack of memory") != (c.want == wire.OutOfMemory) {
+			if r := s.judge(c.end, ""); r.Outcome != c.want || strings.Contains(r.Message, "for lack of memory") != (c.want == wire.OutOfMemory) {
 				t.Errorf("%v with %d kills before: got %v %q, want %v", c.end, c.before, r.Outcome, r.Message, c.want)
 			}
 		})

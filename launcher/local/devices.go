@@ -34,6 +34,21 @@ func (d *devices) ask(n int) *claim {
 	return c
 }
 
+// claimed is a claim of devices that are in use already; those that there are not here are left out.
+func (d *devices) claimed(names []string) *claim {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := &claim{granted: make(chan struct{})}
+	close(c.granted)
+	for _, name := range names {
+		if i := slices.Index(d.free, name); i >= 0 {
+			d.free = slices.Delete(d.free, i, i+1)
+			c.devices = append(c.devices, name)
+		}
+	}
+	return c
+}
+
 // giveBack ends a claim, granted or not.
 func (d *devices) giveBack(c *claim) {
 	d.mu.Lock()

@@ -1,7 +1,8 @@
 // Package local launches workers as child processes of the coordinator, on its own machine.
 //
-// A worker dies with the coordinator, and what it started dies with it, without grace. Its end is seen when it happens. GPUs
-// are given to workers by number, each to one at a time.
+// A worker's end is seen when it happens, and what it started is ended with it. When the coordinator dies, its workers go on, and end by
+// themselves when none comes back; the launcher of the next coordinator takes them over (Linux; elsewhere they die with it). GPUs are given
+// to workers by number, each to one at a time.
 package local
 
 import (
@@ -43,7 +44,10 @@ type Launcher struct {
 	running sync.WaitGroup              // a goroutine for each of them, and for each kill
 }
 
-var _ launcher.Launcher = (*Launcher)(nil)
+var (
+	_ launcher.Launcher = (*Launcher)(nil)
+	_ launcher.Adopter  = (*Launcher)(nil)
+)
 
 // New makes a launcher. It starts nothing.
 func New(c Config) *Launcher {

@@ -20,17 +20,17 @@ const strayBound = 2 * time.Second
 // markVariable names the launcher and the worker in the environment of the worker and of all that it starts.
 const markVariable = "DAISY_LAUNCH"
 
-// parentVariable makes a worker whose parent is no longer this process end its blocks at once, instead of giving them the
-// grace time: nobody waits for their results, and whoever starts the job again would run them a second time beside it.
-const parentVariable = "DAISY_PARENT"
+// These tell a worker who it is, and which devices it has. It does not hand the first two on to what it starts.
+const tagVariable, elementVariable, gpusVariable = "DAISY_TAG", "DAISY_ELEMENT", "DAISY_GPUS"
 
-// A worker is one child process, or the wait for it.
+// A worker is one process, or the wait for it.
 type worker struct {
 	launcher *Launcher
 	name     launcher.Worker
 	request  launcher.Request
 	log      *os.File
 	claim    *claim
+	adopted  bool // its process is there from the beginning
 
 	mu      sync.Mutex
 	stopped chan struct{} // closed when told to leave before the start
@@ -51,7 +51,9 @@ func (l *Launcher) worker(r launcher.Request, name launcher.Worker) (*worker, er
 func (w *worker) run() {
 	l := w.launcher
 	end := w.live()
-	w.log.Close()
+	if w.log != nil {
+		w.log.Close()
+	}
 	l.gpus.giveBack(w.claim)
 	l.mu.Lock()
 	delete(l.workers, w.name)
@@ -60,6 +62,9 @@ func (w *worker) run() {
 }
 
 func (w *worker) live() launcher.End {
+	if w.adopted {
+		return w.watch(w.process)
+	}
 	select {
 	case <-w.claim.granted:
 	default:
@@ -76,6 +81,11 @@ func (w *worker) live() launcher.End {
 	if p == nil {
 		return launcher.End{Cause: launcher.NeverStarted, Ours: true}
 	}
+	return w.watch(p)
+}
+
+// watch tells of a worker that runs, and waits for its end.
+func (w *worker) watch(p *process.Process) launcher.End {
 	w.launcher.tell(launcher.Status{Worker: w.name, State: launcher.Running, PID: p.PID()})
 	end := endOf(p.Wait())
 	end.Ours = w.isOurs()
@@ -101,7 +111,7 @@ func (w *worker) start() (*process.Process, error) {
 	mark := fmt.Sprintf("%s=%s.%s", markVariable, w.launcher.id, w.name)
 	p, err := w.launcher.spawner.Start(process.Config{
 		Argv: w.request.Argv, Env: w.environment(mark), Dir: w.request.Dir,
-		Stdout: w.log, Stderr: w.log, Markers: []string{mark}, EndsItself: true,
+		Stdout: w.log, Stderr: w.log, Markers: []string{mark}, Outlives: true,
 	})
 	w.process = p
 	return p, err
@@ -109,17 +119,14 @@ func (w *worker) start() (*process.Process, error) {
 
 // environment is that of the request, with what the launcher adds.
 func (w *worker) environment(mark string) []string {
-	added := []string{
-		mark, parentVariable + "=" + strconv.Itoa(os.Getpid()),
-		"DAISY_TAG=" + w.name.Tag, "DAISY_ELEMENT=" + strconv.Itoa(w.name.Element),
-	}
+	added := []string{mark, tagVariable + "=" + w.name.Tag, elementVariable + "=" + strconv.Itoa(w.name.Element)}
 	if len(w.claim.devices) > 0 {
-		added = append(added, "DAISY_GPUS="+strings.Join(w.claim.devices, ","))
+		added = append(added, gpusVariable+"="+strings.Join(w.claim.devices, ","))
 	}
 	env := make([]string, 0, len(w.request.Env)+len(added))
 	for _, entry := range w.request.Env {
 		switch name, _, _ := strings.Cut(entry, "="); name {
-		case markVariable, parentVariable, "DAISY_TAG", "DAISY_ELEMENT", "DAISY_GPUS": // of a worker further up
+		case markVariable, tagVariable, elementVariable, gpusVariable: // of a worker further up
 		default:
 			env = append(env, entry)
 		}

@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"example.org/daisy/internal/units"
+	"example.org/daisy/launcher"
+	"example.org/daisy/scheduler"
+)
+
+// Workers outlive their coordinator. The next one takes those over that may still live, as workers that are away: they count with what
+// they have taken, and until each has come back, has certainly ended, or has been silent for too long, no block is handed out, since
+// it may be in their hands. Who comes back names what it has, and goes on with it.
+
+// inherit takes a worker of an earlier epoch over, and gives nil if it is none that could come back.
+func (e *Engine) inherit(w *pastWorker) *worker {
+	if w.gone || w.row == nil {
+		return nil
+	}
+	at := launcherName(w.ID)
+	switch here := e.cfg.Launcher.Local && w.Node == e.cfg.Node; {
+	case !w.Launched:
+	case !here:
+		// Nobody here can tell whether it lives, nor end it, so that it gets nothing more: it is only waited for.
+		e.held = append(e.held, w.PastWorker)
+		e.holdTo = e.abandonAfter()
+		return nil
+	case !slices.Contains(e.cfg.Left, at):
+		e.lost = append(e.lost, w.number)
+		return nil
+	}
+	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, answer: never, away: true}
+	for _, r := range w.rows {
+		v.returned = v.returned || r.processed > 0
+	}
+	if w.Launched {
+		v.sub, v.element = e.inheritedSubmission(at), at.Element
+		v.sub.workers[at.Element] = v
+		v.sub.left++
+		e.fleet.Inherit(int(v.task), int64(v.slots))
+		e.tight = true
+	}
+	e.workers[v.id] = v
+	e.enlist(v)
+	e.away = append(e.away, v)
+	e.lookAt(e.cfg.Job.ReconnectGrace)
+	return v
+}
+
+// launcherName is how a launcher calls the worker that it has started with this id: the inverse of launcher.Worker.String.
+func launcherName(id string) launcher.Worker {
+	dot := strings.LastIndexByte(id, '.')
+	element, err := strconv.Atoi(id[dot+1:])
+	if dot < 0 || err != nil {
+		return launcher.Worker{Element: -1}
+	}
+	return launcher.Worker{Tag: id[:dot], Element: element}
+}
+
+// inheritedSubmission is the submission of an earlier epoch that a worker belongs to, of which only those that are left are known.
+func (e *Engine) inheritedSubmission(at launcher.Worker) *submission {
+	s := e.submissions[at.Tag]
+	if s == nil {
+		s = &submission{tag: at.Tag, sent: true}
+		e.submissions[at.Tag] = s
+	}
+	if n := at.Element + 1 - len(s.workers); n > 0 {
+		s.workers = append(s.workers, make([]*worker, n)...)
+	}
+	return s
+}
+
+// back ends the wait for a worker: it has come, or has ended, or is waited for no longer.
+func (e *Engine) back(w *worker) {
+	if w.away {
+		w.away = false
+		e.away = slices.DeleteFunc(e.away, func(a *worker) bool { return a == w })
+	}
+}
+
+// holdsBack reports whether blocks may be in the hands of workers that are away, or need one whose end is known and not durable.
+func (e *Engine) holdsBack() bool {
+	if len(e.held) > 0 && e.now >= e.holdTo {
+		for _, w := range e.held {
+			e.append(Record{Kind: RecordGone, Worker: w.number, Text: "lost", At: e.last.Microseconds()})
+		}
+		e.held = nil
+	}
+	return e.committed < e.salvaged || len(e.away) > 0 || len(e.held) > 0
+}
+
+// waitsFor says whom blocks wait for.
+func (e *Engine) waitsFor() string {
+	var id, node string
+	var until time.Duration
+	if len(e.away) > 0 {
+		w := e.away[0]
+		id, node, until = w.id, w.node, w.heard+e.abandonAfter()
+	} else {
+		id, node, until = e.held[0].ID, e.held[0].Node, e.holdTo
+	}
+	others := ""
+	if n := len(e.away) + len(e.held) - 1; n > 0 {
+		others = fmt.Sprintf(" (and %s)", units.Plural(int64(n), "other"))
+	}
+	return fmt.Sprintf("worker %s on %s%s served the coordinator before, and may still run a block; blocks wait for it to come back, or %s",
+		id, orUnknown(node), others, units.Duration(max(until-e.now, 0).Round(time.Second)))
+}
+
+// claim gives a worker the lease of a block that it has had since an earlier epoch; nil if the block has ended, or is or was another's
+// since then.
+func (e *Engine) claim(w *worker, h *Held) *lease {
+	if h.Task < 0 || int(h.Task) >= len(e.tasks) {
+		return nil
+	}
+	for l := w.first; l != nil; l = l.next {
+		// The answer to an earlier claim may have been lost on its way. A lease that is not doubtful was claimed just now, by another name.
+		if l.doubtful && l.handout.Task == h.Task && l.handout.Block == h.Block && l.handout.Attempt <= h.Attempt {
+			l.doubtful = false
+			w.doubts--
+			return l
+		}
+	}
+	got, ok := e.sched.Reacquire(int(h.Task), h.Block, h.Attempt, scheduler.Holder{Worker: w.number, Node: w.nodeNo})
+	if !ok {
+		return nil
+	}
+	e.raiseMark(int(h.Task), h.Block) // it was below the mark, unless the worker tells a tale
+	l := e.newLease(got, w)
+	l.row = e.rowOf(w, h.Task)
+	if w.sub == nil && w.started < w.slots {
+		e.fleet.Inherit(int(h.Task), 1) // it runs already
+	}
+	e.hold(l, true)
+	return l
+}
+
+// rowOf is the row of a worker for a task, which it may have served without the journal having kept that.
+func (e *Engine) rowOf(w *worker, task int32) *row {
+	for _, r := range w.rows {
+		if r.task == task {
+			return r
+		}
+	}
+	r := &row{worker: w, task: task, slots: w.slots, since: e.now, over: true, end: "left"}
+	w.rows, e.rows = append(w.rows, r), append(e.rows, r)
+	e.tasks[task].served++
+	return r
+}
+
+// attachLater keeps a worker that names hand-outs of an earlier epoch waiting while it is not known which blocks are ready, as long as
+// the scheduler goes through what was done before.
+func (e *Engine) attachLater(ev *Event) bool {
+	if !e.sched.More() || !slices.ContainsFunc(ev.Held, func(h Held) bool { return h.Epoch != e.cfg.Epoch }) {
+		return false
+	}
+	e.parked = append(e.parked, *ev)
+	return true
+}
+
+// attachParked lets in who had to wait.
+func (e *Engine) attachParked() {
+	list := e.parked
+	e.parked = nil
+	for i := range list {
+		e.attach(&list[i])
+	}
+}
+
+// detachParked forgets who did not wait to the end.
+func (e *Engine) detachParked(s SessionID) {
+	e.parked = slices.DeleteFunc(e.parked, func(ev Event) bool { return ev.Session == s })
+}
