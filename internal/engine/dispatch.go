@@ -84,6 +84,11 @@ func (e *Engine) serve(i int, w *worker) bool {
 	t := &e.tasks[i]
 	req := w.requests[0]
 	n := fairShare(req.n, t.ready, t.joined+t.starting, w.slots, w.held, t.estimate)
+	if w.until != 0 {
+		if n = e.fitting(i, w, n); n == 0 {
+			return false
+		}
+	}
 	free := w.slots - w.started
 	if w.sub == nil && free > 0 {
 		// Its slots count only while they run something, and each takes its share of the budget then.
@@ -129,7 +134,9 @@ func (e *Engine) serve(i int, w *worker) bool {
 		e.queue.push(pending{upTo: t.mark.record, kind: pendingHandout, worker: w, session: w.session, seq: req.id, task: int32(i), handouts: slices.Clone(handouts)})
 	}
 	for _, h := range handouts {
-		e.hold(e.newLease(h, w), told)
+		l := e.newLease(h, w)
+		l.whole = w.held == 0 && w.seq == 0
+		e.hold(l, told)
 		if e.cfg.JournalHandouts {
 			e.append(Record{Kind: RecordHandout, Task: h.Task, Block: h.Block, Lease: uint64(h.Lease), Attempt: h.Attempt, Worker: w.number})
 			e.wantCommit = true

@@ -55,6 +55,11 @@ type worker struct {
 	ending   bool          // it has ended, but its last words may still be on the way
 	endBy    time.Duration // until then
 	end      launcher.End  // what the launcher saw, if endSeen
+	until    time.Duration // when its batch system ends it; 0 = not known
+	hintedAt time.Duration // since when its batch system does not know what has become of it, before it has joined; 0 = it does
+	restart  int           // how often its batch system had started its element again
+	replaced bool          // and has done so since: its place is another's
+	wish     bool          // it was cancelled by hand: it is not to be replaced
 	endSeen  bool
 	ended    bool
 
@@ -110,6 +115,9 @@ type refuser func(code, format string, args ...any)
 
 func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	s := e.submissions[j.Tag]
+	if e.book != nil && !e.admit(req, j, s, refuse) {
+		return
+	}
 	if s == nil || j.Element < 0 || j.Element >= len(s.workers) || s.workers[j.Element] == nil {
 		refuse("unknown_tag", "no worker %s.%d was asked for in this run", j.Tag, j.Element)
 		return
@@ -118,6 +126,8 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	switch {
 	case w.ended || w.ending:
 		refuse("ended", "worker %s has ended: its place is not free any more", w.id)
+	case e.book != nil && w.nonce != 0 && w.nonce != j.Nonce && j.Restart > w.restart && e.phase == running && !w.killed:
+		e.accept(req, e.startedAgain(w, j), j)
 	case w.nonce != 0 && w.nonce != j.Nonce:
 		refuse("twin", "worker %s has joined already, from %s: this one is a twin", w.id, w.node)
 	case e.phase != running && w.nonce == 0 || w.killed:
@@ -189,12 +199,14 @@ func (e *Engine) externalTask(name string) (task int, anyTask bool) {
 func (e *Engine) accept(req uint64, w *worker, j *Join) {
 	if w.nonce == 0 {
 		e.joins++
-		w.nonce, w.number = j.Nonce, e.joins
+		w.nonce, w.number, w.restart = j.Nonce, e.joins, j.Restart
 		if w.sub != nil && int32(j.Slots) < w.slots { // it has fewer than it was given room for
 			e.fleet.Give(int(w.task), int64(w.slots)-int64(j.Slots))
 			w.slots = int32(j.Slots)
 		}
-		w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
+		if e.book == nil || w.node == "" {
+			w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
+		}
 		w.joinedAt, w.askedAt, w.detached, w.since = e.now, e.now, e.now, e.now
 		if !e.proven[e.tasks[w.task].class] {
 			e.lookAt(e.now + provenAfter)
@@ -311,7 +323,7 @@ func (e *Engine) detach(w *worker, gone bool) {
 		e.endWorker(w, e.endWord(w))
 		return
 	}
-	if w.sub == nil && w.held == 0 && (w.leaving || w.told != notTold) {
+	if (!w.launched() || e.leftInOrder(w)) && w.held == 0 && (w.leaving || w.told != notTold) {
 		e.endWorker(w, e.leaveWord(w))
 		return
 	}
@@ -389,10 +401,13 @@ func (e *Engine) endWorker(w *worker, word string) {
 	e.forgetRequests(w)
 	w.ended, w.ending = true, false
 	e.recount(w)
-	if w.sub != nil {
+	if w.launched() {
 		e.fleet.Give(int(w.task), int64(w.slots))
 		w.sub.left--
 		e.judge(w)
+		if w.wish {
+			e.notReplaced(w)
+		}
 	}
 	e.closeRow(w, word)
 	if w.number != 0 {
@@ -426,6 +441,10 @@ func (e *Engine) endWord(w *worker) string {
 	switch w.end.Cause {
 	case launcher.TimeLimit, launcher.Preempted, launcher.NodeFailed, launcher.OutOfMemory:
 		return w.end.Cause.String()
+	case launcher.Cancelled:
+		if w.told == notTold && !w.leaving && !w.killed {
+			return w.end.Cause.String()
+		}
 	}
 	switch {
 	case w.killed:

@@ -49,8 +49,8 @@ type WorkerSnapshot struct {
 	PeakRSSBytes int64
 	// State is what it does now: "busy", "idle", "suspect", "leaving", "ended".
 	State string
-	// End is how it ended: left, drained, stopped, exited, signal, lost, time_limit, preempted, node_failed, out_of_memory or
-	// killed_by_us; "" as long as it serves.
+	// End is how it ended: left, drained, stopped, exited, signal, lost, time_limit, preempted, node_failed, out_of_memory,
+	// cancelled or killed_by_us; "" as long as it serves.
 	End string
 }
 
