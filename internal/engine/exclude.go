@@ -102,10 +102,15 @@ func (e *Engine) exclude(x *Exclusion) {
 	e.excluded[x.Node] = x
 	e.append(Record{Kind: RecordExclude, Final: true, ID: x.Node, Text: x.Reason, Tail: x.By})
 	e.notice("%s", x.words())
+	e.clearNode(x)
+}
+
+// clearNode has the workers on an excluded node finish what they run, and leave.
+func (e *Engine) clearNode(x *Exclusion) {
 	for _, w := range e.live {
 		if w.node == x.Node && !w.goes() {
 			e.tell(w, toDrain, x.words())
-			if w.nonce == 0 || w.session == 0 && w.held == 0 {
+			if w.nonce == 0 || w.session == 0 && w.held == 0 && !w.away {
 				e.cancel(w)
 			}
 		}
@@ -163,6 +168,7 @@ func (e *Engine) stillExcluded(was map[string]*Exclusion) {
 	for node, x := range was {
 		if !e.cfg.Launcher.OneNode || node != e.cfg.Node {
 			e.excluded[node] = x
+			e.clearNode(x)
 		}
 	}
 }

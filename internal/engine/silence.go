@@ -94,7 +94,8 @@ func (e *Engine) inspect(w *worker) time.Duration {
 			return next
 		}
 	}
-	if (w.told != notTold || w.leaving) && w.held == 0 && due(w.toldAt+j.Grace) {
+	// Who is away may run a block of which it has not told.
+	if (w.told != notTold || w.leaving) && w.held == 0 && !w.away && due(w.toldAt+j.Grace) {
 		e.kill(w)
 		return next
 	}
