@@ -34,6 +34,9 @@ type Store struct {
 
 	flushing sync.Mutex // one Flush at a time; guards changed
 	changed  bool       // since the last Sync
+
+	syncing sync.Mutex           // one Sync at a time; taken before flushing
+	fsync   func(*os.File) error // tests put one that waits in its place
 }
 
 // failureChange is what happens to a cell of failures: set to a value first, if set, then added to.
@@ -124,7 +127,7 @@ func newStore(dir string, g *geom.Grid) (*Store, error) {
 	if err != nil || c.count > math.MaxInt64/4 {
 		return nil, fmt.Errorf("tracking %s: an array of %v cells is too large for a file: make the blocks larger, or leave tracking out", dir, g.TrackingShape())
 	}
-	return &Store{dir: dir, cells: c, pendingFailures: map[int64]failureChange{}, pendingUse: map[int64]Resources{}}, nil
+	return &Store{dir: dir, cells: c, pendingFailures: map[int64]failureChange{}, pendingUse: map[int64]Resources{}, fsync: (*os.File).Sync}, nil
 }
 
 func (s *Store) makeAndOpen(hash string) error {
@@ -428,22 +431,32 @@ func (s *Store) Unwritten() int64 {
 	return n
 }
 
-// Sync flushes, then makes what was written durable.
+// Sync flushes, then makes what was written durable. A Flush meanwhile does not wait for that.
 func (s *Store) Sync() error {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
 	if err := s.Flush(); err != nil {
 		return err
 	}
 	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	if !s.changed {
+	changed := s.changed
+	s.changed = false
+	var files []arrayFile // as they are now: a Flush may make others
+	for _, a := range s.all() {
+		files = append(files, *a)
+	}
+	s.flushing.Unlock()
+	if !changed {
 		return nil
 	}
-	for _, a := range s.all() {
-		if err := a.sync(); err != nil {
+	for i := range files {
+		if err := files[i].sync(s.fsync); err != nil {
+			s.flushing.Lock()
+			s.changed = true
+			s.flushing.Unlock()
 			return err
 		}
 	}
-	s.changed = false
 	return nil
 }
 
@@ -538,11 +551,11 @@ func (a *arrayFile) unwritten() int64 {
 	return max(a.size-stat.Blocks*512, 0)
 }
 
-func (a *arrayFile) sync() error {
+func (a *arrayFile) sync(fsync func(*os.File) error) error {
 	if a.file == nil {
 		return nil
 	}
-	if err := a.file.Sync(); err != nil {
+	if err := fsync(a.file); err != nil {
 		return explain("sync", a.path, err)
 	}
 	return nil
