@@ -212,6 +212,10 @@ func TestAWorkerOfAnExcludedNodeThatComesBackIsToldToGo(t *testing.T) {
 func TestADrainWaitsForWhoIsAway(t *testing.T) {
 	e, apply := resumedWith(t)
 	fx := apply(0, Event{Kind: EventTick}, Event{Kind: EventStop, Stop: StopDrain, Text: "anna"})
+	want := "anna; worker box on there served the coordinator before, and may still run a block; the end waits for it to come back, or 2m00s"
+	if got := e.waits(0); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
 	fx = append(fx, apply(time.Second, comesBack(1)...)...)
 	if has(fx, EffectTaskEnded) || !has(fx, EffectDrain) {
 		t.Fatalf("%v", fx)
