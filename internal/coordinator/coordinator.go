@@ -110,6 +110,7 @@ type Coordinator struct {
 	finished  bool
 	broken    bool // the journal, tracking or lock failed: nobody waits for commits any more
 	outcome   engine.RunState
+	wrong     bool // nothing of the job could ever start, as it asks for it
 	why       string
 }
 

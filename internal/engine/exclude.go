@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -97,11 +98,13 @@ func (e *Engine) exclude(x *Exclusion) {
 		}
 		e.append(Record{Kind: RecordExclude, ID: x.Node, Tail: x.By})
 		e.notice("node %s may be used again (%s)", x.Node, x.By)
+		e.keepAllOff()
 		return
 	}
 	e.excluded[x.Node] = x
 	e.append(Record{Kind: RecordExclude, Final: true, ID: x.Node, Text: x.Reason, Tail: x.By})
 	e.notice("%s", x.words())
+	e.keepAllOff()
 	e.clearNode(x)
 }
 
@@ -114,6 +117,13 @@ func (e *Engine) clearNode(x *Exclusion) {
 				e.cancel(w)
 			}
 		}
+	}
+}
+
+// clearNodes does so for all nodes that are excluded.
+func (e *Engine) clearNodes() {
+	for _, node := range slices.Sorted(maps.Keys(e.excluded)) {
+		e.clearNode(e.excluded[node])
 	}
 }
 
@@ -168,7 +178,6 @@ func (e *Engine) stillExcluded(was map[string]*Exclusion) {
 	for node, x := range was {
 		if !e.cfg.Launcher.OneNode || node != e.cfg.Node {
 			e.excluded[node] = x
-			e.clearNode(x)
 		}
 	}
 }

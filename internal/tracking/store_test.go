@@ -608,20 +608,35 @@ func BenchmarkFlush(b *testing.B) {
 	b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "marks/s")
 }
 
+// A syncedFile has its bytes made durable by a function.
+type syncedFile struct {
+	File
+	sync func(f File) error
+}
+
+func (f syncedFile) Sync() error { return f.sync(f.File) }
+
+// syncedBy has a function make the bytes of both arrays of a store durable.
+func syncedBy(s *Store, sync func(f File) error) {
+	for _, a := range s.all() {
+		a.file = syncedFile{a.file, sync}
+	}
+}
+
 // A disk may take long to make durable what was written, and whoever writes marks also writes the journal.
 func TestAFlushDoesNotWaitForASync(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, mustGrid(t, lineSpec(100, 10, 0, 0)))
 	defer s.Close()
 	began, goOn := make(chan struct{}, 1), make(chan struct{})
-	s.fsync = func(f *os.File) error {
+	syncedBy(s, func(f File) error {
 		select {
 		case began <- struct{}{}:
 		default:
 		}
 		<-goOn
 		return f.Sync()
-	}
+	})
 	s.MarkDone(1)
 	synced, flushed := make(chan error, 1), make(chan error, 1)
 	go func() { synced <- s.Sync() }()
@@ -650,7 +665,7 @@ func TestWhatCouldNotBeMadeDurableIsTriedAgain(t *testing.T) {
 	defer s.Close()
 	var syncs int
 	fault := errors.New("no")
-	s.fsync = func(*os.File) error { syncs++; return fault }
+	syncedBy(s, func(File) error { syncs++; return fault })
 	s.MarkDone(1)
 	if err := s.Sync(); !errors.Is(err, fault) {
 		t.Errorf("got %v", err)
