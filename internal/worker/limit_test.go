@@ -29,7 +29,8 @@ func TestALimitThatChangesCountsFromTheStartOfTheBlock(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			began, ended := time.Now(), make(chan struct{})
-			stop := l.start(func() { close(ended) })
+			clock := blockClock{began: began, of: told(func() { close(ended) })}
+			l.start(&clock)
 			time.Sleep(3 * time.Second)
 			l.set(c.then)
 			var got time.Duration
@@ -41,15 +42,19 @@ func TestALimitThatChangesCountsFromTheStartOfTheBlock(t *testing.T) {
 			if got != c.want {
 				t.Errorf("%s: the block was ended after %v, want %v", name, got, c.want)
 			}
-			stop()
+			l.stop(&clock)
 			l.set(time.Second) // nothing runs any more
 			time.Sleep(time.Minute)
-			if len(l.clock) != 0 {
-				t.Errorf("%s: %d blocks are still watched", name, len(l.clock))
+			if len(l.running) != 0 {
+				t.Errorf("%s: %d blocks are still watched", name, len(l.running))
 			}
 		})
 	}
 }
+
+type told func()
+
+func (f told) timeIsUp() { f() }
 
 // retimed sends a specification that differs from that of the join in its limit only.
 func retimed(t *testing.T, s *stream, task api.TaskSpec, seconds float64) {
