@@ -88,3 +88,23 @@ func TestAShorterLimitEndsABlockThatRunsAndLeavesTheProcessThatServesTheTask(t *
 		t.Errorf("got %v %q", r.Outcome, r.Message)
 	}
 }
+
+func TestEachBlockHasItsOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limit{d: 10 * time.Second}
+		began := time.Now()
+		var clocks [4]blockClock
+		var got [4]time.Duration
+		for i := range clocks { // after 0, 3, 6 and 9 s
+			clocks[i] = blockClock{began: time.Now(), of: told(func() { got[i] = time.Since(began) })}
+			l.start(&clocks[i])
+			time.Sleep(3 * time.Second)
+		}
+		l.stop(&clocks[2]) // in time
+		time.Sleep(time.Minute)
+		want := [4]time.Duration{10 * time.Second, 13 * time.Second, 0, 19 * time.Second}
+		if got != want {
+			t.Errorf("the blocks were told after %v, want %v", got, want)
+		}
+	})
+}
