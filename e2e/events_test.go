@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 
 	"example.org/daisy/internal/api"
@@ -76,8 +75,7 @@ func TestWhoFollowsARunGoesOnWithTheNextCoordinator(t *testing.T) {
 	d.next()
 	follower := start(t, dir, "events", "out", "-f", "--json")
 	follower.stdout.await(t, api.EventWorkerJoined)
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
+	killAll(t, s, dir)
 	again := start(t, dir, "run", "--resume", "out")
 	v := d.next()
 	follower.stdout.await(t, api.EventMissed)

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,8 +23,7 @@ func TestOfARunThatWasKilledItIsSaidHowFarItCameByItsJournal(t *testing.T) {
 	s := start(t, dir, "run", path, "--run-dir", "runs/out")
 	held := d.next()
 	wantText(t, wantStatus(t, 2, dir, "stats", "out").stderr, "it has not ended; ")
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
+	killAll(t, s, dir)
 	held.wantGone(t)
 
 	files := func() (list []string) {
@@ -67,8 +65,7 @@ func TestARunWhoseJournalCannotBeReadHasNoCount(t *testing.T) {
 	s := start(t, dir, "run", path, "--run-dir", "runs/out")
 	d.next().ok()
 	held := d.next()
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
+	killAll(t, s, dir)
 	held.wantGone(t)
 	if err := os.Remove(dir + "/runs/out/job.toml"); err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ func (e *Engine) inherit(w *pastWorker) *worker {
 	at := launcherName(w.ID)
 	switch here := e.cfg.Launcher.Local && w.Node == e.cfg.Node; {
 	case !w.Launched:
+	case e.book != nil: // which knows of it, or will be told
 	case !here:
 		// Nobody here can tell whether it lives, nor end it, so that it gets nothing more: it is only waited for.
 		e.held = append(e.held, w.PastWorker)
@@ -39,7 +40,13 @@ func (e *Engine) inherit(w *pastWorker) *worker {
 	}
 	if w.Launched {
 		v.sub, v.element = e.inheritedSubmission(at), at.Element
+		before := v.sub.workers[at.Element]
 		v.sub.workers[at.Element] = v
+		if before != nil { // a batch system has started it again since
+			before.replaced = true
+			e.fleet.Give(int(before.task), int64(before.slots))
+			v.sub.left--
+		}
 		v.sub.left++
 		e.fleet.Inherit(int(v.task), int64(v.slots))
 		e.tight = true
@@ -93,8 +100,8 @@ func (e *Engine) holdsBack() bool {
 	return e.committed < e.salvaged || len(e.away) > 0 || len(e.held) > 0
 }
 
-// waitsFor says whom blocks wait for.
-func (e *Engine) waitsFor() string {
+// waitsFor says whom something waits for: "blocks wait".
+func (e *Engine) waitsFor(what string) string {
 	var id, node string
 	var until time.Duration
 	if len(e.away) > 0 {
@@ -107,8 +114,8 @@ func (e *Engine) waitsFor() string {
 	if n := len(e.away) + len(e.held) - 1; n > 0 {
 		others = fmt.Sprintf(" (and %s)", units.Plural(int64(n), "other"))
 	}
-	return fmt.Sprintf("worker %s on %s%s served the coordinator before, and may still run a block; blocks wait for it to come back, or %s",
-		id, orUnknown(node), others, units.Duration(max(until-e.now, 0).Round(time.Second)))
+	return fmt.Sprintf("worker %s on %s%s served the coordinator before, and may still run a block; %s for it to come back, or %s",
+		id, orUnknown(node), others, what, units.Duration(max(until-e.now, 0).Round(time.Second)))
 }
 
 // claim gives a worker the lease of a block that it has had since an earlier epoch; nil if the block has ended, or is or was another's

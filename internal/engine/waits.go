@@ -16,16 +16,20 @@ func (e *Engine) waits(i int) string {
 	if e.sched.State(i) != scheduler.Running {
 		return ""
 	}
-	if e.phase != running {
+	switch {
+	case e.phase == stoppingRun && len(e.away) > 0:
+		return e.why + "; " + e.waitsFor("the end waits")
+	case e.phase != running:
 		return e.why
-	}
-	if len(e.away)+len(e.held) > 0 {
-		return e.waitsFor()
+	case len(e.away)+len(e.held) > 0:
+		return e.waitsFor("blocks wait")
 	}
 	tally := e.sched.Tally(i)
 	var parts []string
 	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
-	if t.starters > 0 {
+	if t.starters > 0 && e.book != nil {
+		parts = e.queueWaits(i)
+	} else if t.starters > 0 {
 		say("%s starting", units.Plural(t.starters, "worker"))
 	}
 	if t.tripped {
@@ -60,6 +64,10 @@ func (e *Engine) lacks(i int) string {
 		return "its workers have not asked for a block"
 	case e.cfg.External:
 		return "no worker has come"
+	case e.book != nil && t.hopeless != "":
+		return "no more workers are asked for: " + t.hopeless
+	case e.book != nil && t.pauseTo > e.now:
+		return fmt.Sprintf("the batch system refused workers (%s); next try in %s", t.refusal, units.Duration((t.pauseTo - e.now).Round(time.Second)))
 	case t.pauseTo > e.now:
 		return "the launcher refused workers; next try in " + units.Duration((t.pauseTo - e.now).Round(100*time.Millisecond))
 	case t.leaving > 0:
