@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -27,10 +28,10 @@ type network map[string]struct {
 // conns counts what is open.
 type conns struct {
 	net.Conn
-	open *int
+	open *atomic.Int64
 }
 
-func (c conns) Close() error { *c.open--; return nil }
+func (c conns) Close() error { c.open.Add(-1); return nil }
 
 func TestTheFirstAddressThatAnswersIsTakenAndNoneHoldsUpTheOthers(t *testing.T) {
 	const forever = time.Hour
@@ -57,7 +58,7 @@ func TestTheFirstAddressThatAnswersIsTakenAndNoneHoldsUpTheOthers(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				open := 0
+				open := new(atomic.Int64)
 				began := time.Now()
 				first, others, failed := reach(t.Context(), []string{"a", "b", "c"}, func(ctx context.Context, address string) (net.Conn, error) {
 					to := c.net[address]
@@ -69,8 +70,8 @@ func TestTheFirstAddressThatAnswersIsTakenAndNoneHoldsUpTheOthers(t *testing.T) 
 					if to.err != nil {
 						return nil, to.err
 					}
-					open++
-					return conns{open: &open}, nil
+					open.Add(1)
+					return conns{open: open}, nil
 				})
 				if took := time.Since(began); took != c.took {
 					t.Errorf("it took %v, want %v", took, c.took)
@@ -89,8 +90,8 @@ func TestTheFirstAddressThatAnswersIsTakenAndNoneHoldsUpTheOthers(t *testing.T) 
 					}
 				}
 				time.Sleep(time.Second)
-				if open != 0 {
-					t.Errorf("%d connections are left", open)
+				if n := open.Load(); n != 0 {
+					t.Errorf("%d connections are left", n)
 				}
 			})
 		})
