@@ -163,6 +163,10 @@ func decode(kind wire.Kind, payload []byte, e *engine.Event) bool {
 			e.Failure = &engine.Failure{Message: m.Message}
 		}
 		return err == nil
+	case wire.KindEnding:
+		m, err := wire.DecodeEnding(payload)
+		e.Kind, e.Left = engine.EventEnding, time.Duration(m.LeftNanos)
+		return err == nil
 	default:
 		return false
 	}

@@ -59,7 +59,8 @@ type Client struct {
 	reason   wire.LeaveReason
 	farewell string
 	settled  bool
-	failure  error // why it ended, nil = told to or asked to
+	endsAt   time.Time // by the last word of its batch system; zero = none came
+	failure  error     // why it ended, nil = told to or asked to
 
 	flusher *time.Timer
 	dirty   bool // a release waits for flusher
@@ -107,6 +108,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	c.attach(first)
 	c.owned.Go(func() { c.serve(first) })
 	c.owned.Go(c.beat)
+	c.owned.Go(c.watchClock)
 	return c, nil
 }
 
@@ -306,6 +308,23 @@ func (c *Client) Leave(reason wire.LeaveReason, message string) {
 	l := c.link
 	c.mu.Unlock()
 	l.flush()
+}
+
+// EndsSoon tells the coordinator when the worker's batch system will end it, so that it is given nothing that does not fit.
+func (c *Client) EndsSoon(at time.Time) {
+	c.mu.Lock()
+	c.endsAt = at
+	c.sayEndLocked()
+	l := c.link
+	c.mu.Unlock()
+	l.flush()
+}
+
+func (c *Client) sayEndLocked() {
+	if c.link != nil && !c.endsAt.IsZero() {
+		m := wire.Ending{LeftNanos: int64(max(time.Until(c.endsAt), 0))}
+		_ = c.link.out.Queue(func(dst []byte) []byte { return wire.AppendEnding(dst, m) })
+	}
 }
 
 func (c *Client) leaveLocked(reason wire.LeaveReason, message string) {

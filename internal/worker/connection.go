@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"syscall"
 	"time"
 
 	"example.org/daisy/internal/api"
@@ -57,8 +56,28 @@ func joinError(ctx context.Context, status int, err error) error {
 // tryAll tries each address once. The error is the most telling one: a refusal, else the last.
 func (c *Client) tryAll(ctx context.Context) (*link, error) {
 	var telling error
-	c.places.tried = c.places.tried[:0]
-	for _, address := range c.places.inOrder() {
+	missed := func(address string, err error) {
+		if isThere(err) {
+			c.answered.Store(int64(c.clock()))
+		}
+		c.places.noted(ctx, address, err)
+		if telling == nil || errors.As(err, new(*refusal)) {
+			telling = err
+		}
+	}
+	left := c.places.inOrder()
+	if len(left) > 1 {
+		first, others, failed := reach(ctx, left, c.dialAnew)
+		for address, err := range failed {
+			missed(address, err)
+		}
+		left = nil
+		if first != nil {
+			c.places.open, left = first, append([]string{first.address}, others...)
+			defer c.places.closeOpen()
+		}
+	}
+	for _, address := range left {
 		l, err := c.establish(ctx, address)
 		if err == nil {
 			c.places.answers = address
@@ -66,23 +85,10 @@ func (c *Client) tryAll(ctx context.Context) (*link, error) {
 			c.answered.Store(int64(c.clock()))
 			return l, nil
 		}
-		tried := fmt.Sprintf("%s: %v", address, err)
-		var other *api.StrangerError
-		if errors.As(err, &other) {
-			tried = other.Error()
-		}
-		if other != nil || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
-			c.answered.Store(int64(c.clock())) // a machine that refuses, or has something else there, is alive
-		}
-		c.places.tried = append(c.places.tried, tried)
+		missed(address, err)
 		var no *refusal
-		if errors.As(err, &no) {
-			if no.final() {
-				return nil, err
-			}
-			telling = err
-		} else if telling == nil {
-			telling = err
+		if errors.As(err, &no) && no.final() {
+			return nil, err
 		}
 		if ctx.Err() != nil {
 			break
@@ -100,6 +106,7 @@ func (c *Client) attach(l *link) {
 		m := &unacked[i].Release
 		_ = l.out.Queue(func(dst []byte) []byte { return wire.AppendRelease(dst, *m) })
 	}
+	c.sayEndLocked()
 	if c.leaving {
 		c.sayLeavingLocked()
 	}

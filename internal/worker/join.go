@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -101,12 +102,13 @@ func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, e
 	body, err := json.Marshal(api.JoinRequest{
 		Protocol: wire.Version, Version: c.cfg.Version,
 		Tag: c.cfg.Identity.Tag, Element: c.cfg.Identity.Element, Array: c.cfg.Identity.Array, Restart: c.cfg.Identity.Restart, Name: c.cfg.Identity.Name,
+		Cluster: c.cfg.Job.Cluster, Process: c.cfg.Job.Process, Job: c.cfg.Job.ID, CPUMilli: c.cfg.Job.CPUMilli, LeftSeconds: c.cfg.Job.left(time.Now()).Seconds(),
 		Nonce: c.nonce, Task: c.cfg.Task, Slots: c.cfg.Slots, Node: c.cfg.Node, PID: os.Getpid(), PIDSpace: process.Space(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, "http://"+host(address)+api.PathJoin, body)
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, urlHost+api.PathJoin, body)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +137,10 @@ func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, e
 	}
 	resp, err := client.Do(req)
 	if err != nil {
+		var inURL *url.Error
+		if errors.As(err, &inURL) {
+			err = inURL.Err // the URL says nothing
+		}
 		return nil, err
 	}
 	defer resp.Body.Close()
@@ -202,13 +208,9 @@ func backoffAfter(low, high time.Duration, attempt int, resp *http.Response) tim
 // jitter is a random time below limit.
 func jitter(limit time.Duration) time.Duration { return rand.N(max(limit, 1)) }
 
-// host is the address as a URL's host.
-func host(address string) string {
-	if address == inProcess {
-		return "daisy"
-	}
-	return address
-}
+// urlHost stands where requests have a host: whom they go to is the matter of who opens the connection, and not every address can be in a
+// URL (IPv6 with a zone).
+const urlHost = "http://daisy"
 
 func refused(status int, body []byte) error {
 	var e api.Error
@@ -240,7 +242,7 @@ func (c *Client) switchTo(conn net.Conn, address string) (*link, error) {
 	if err := conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequest(http.MethodGet, "http://"+host(address)+api.PathStream, nil)
+	req, err := http.NewRequest(http.MethodGet, urlHost+api.PathStream, nil)
 	if err != nil {
 		return nil, err
 	}

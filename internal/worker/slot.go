@@ -134,7 +134,7 @@ func (s *slot) serve(t *Task) {
 	s.f, s.begun = s.crew.cfg.Funcs[t.Spec.ID], false
 	s.at = place{
 		runID: c.RunID(), runDir: t.Spec.RunDir, workerID: c.WorkerID(),
-		slot: s.number, gpus: gpus[first:min(first+t.Spec.GPUs, len(gpus))],
+		slot: s.number, gpus: gpus[first:min(first+t.Spec.GPUs, len(gpus))], gpusBefore: first, workerGPUs: len(gpus),
 	}
 	s.env = slotEnvironment(inheritedEnvironment(), t, s.at)
 }
@@ -182,6 +182,12 @@ func (s *slot) judge(r process.Result, outOfMemory string) Result {
 	}
 	if outOfMemory != "" {
 		return Result{Outcome: wire.OutOfMemory, Message: r.String() + ": " + outOfMemory}
+	}
+	if r.Signal == syscall.SIGUSR1 || r.Exit == 128+int(syscall.SIGUSR1) {
+		// Where it warns all processes of a job, it ends those that do not expect it.
+		if s.crew.warnedNow(judgement) {
+			return Result{Outcome: wire.Returned, Message: r.String() + ", with which the batch system says that the end is near"}
+		}
 	}
 	if endedFromOutside(r) {
 		timer := time.NewTimer(judgement)
