@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// timeoutSlack is how much later than the worker's own timer the engine's fires, for workers that cannot.
-	timeoutSlack = 5 * time.Second
+	// timeoutSlack is how much later than the worker's own timer the engine's fires, for workers that cannot. A worker that can may need
+	// 5 s for user code that does not heed SIGTERM, and a second for what that has left behind: until then it still writes.
+	timeoutSlack = 10 * time.Second
 	// A wake-up that comes later than this was a stall of the coordinator.
 	stallAfter = time.Second
 	// longestBackoff bounds the doubling of retry_backoff.
