@@ -63,6 +63,8 @@ type Properties struct {
 	OneNode bool
 	// Local: an end is seen at once and for certain, and a worker can be killed with all that it started.
 	Local bool
+	// Queue: it is a Queue, over a batch system, and has to be asked what becomes of its workers.
+	Queue bool
 	// IdleTimeout is how long a worker without work stays by default.
 	IdleTimeout time.Duration
 	// AbandonAfter is how long a worker may be silent before its blocks go out again, by default.
@@ -97,6 +99,8 @@ type Request struct {
 	CPUMilli    int64
 	MemoryBytes int64
 	GPUs        int
+	// Exclude are nodes on which none is to start; never any where there is one node only.
+	Exclude []string
 }
 
 // State is where a worker is.
@@ -137,6 +141,8 @@ type Status struct {
 	PID int
 	// End says how it ended; only with State Ended.
 	End End
+	// Left is how long the batch system will still let it run, 0 if that is not known.
+	Left time.Duration
 }
 
 // Cause is why a worker ended, as far as the launcher knows.
@@ -154,6 +160,8 @@ const (
 	Preempted
 	NodeFailed
 	OutOfMemory
+	// Cancelled: ended on the order of somebody, whom the state alone does not tell; also before it started.
+	Cancelled
 )
 
 // String is the word used in reports.
@@ -173,6 +181,8 @@ func (c Cause) String() string {
 		return "node_failed"
 	case OutOfMemory:
 		return "out_of_memory"
+	case Cancelled:
+		return "cancelled"
 	default:
 		return "unknown"
 	}

@@ -12,7 +12,11 @@ import (
 // A Queue never calls the function given to Watch.
 //
 // A submission is an array of the system. Its name there holds the tag; its id is given out by the system, and bound to the tag
-// by the caller (Bind), once.
+// by the caller (Bind), once. Its workers have the id in their environment as DAISY_ARRAY, in DAISY_RESTART how often the system has
+// started them again, and in DAISY_NODE what it calls their node.
+//
+// Properties of a Queue have Queue set. An element that the system calls cancelled, by whomever, is Ended with Cause Cancelled; one
+// whose node failed is Unknown with End.Cause NodeFailed, as it may be running all the same.
 type Queue interface {
 	Launcher
 
@@ -26,7 +30,8 @@ type Queue interface {
 	// Known asks whether the system knows an array at all. An error is no answer.
 	Known(ctx context.Context, array string) (bool, error)
 
-	// Account asks the accounting how elements of arrays ended. ErrNoAccounting where there is none.
+	// Account asks the accounting how elements of arrays ended; without arrays, for all that it knows of this run. ErrNoAccounting
+	// where there is none.
 	Account(ctx context.Context, arrays ...string) (Listing, error)
 
 	// Throttle lets at most n elements of an array run at once, from 1.

@@ -100,8 +100,8 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 // configure reads the command line and the environment of a launcher.
 func configure(c *cli.Context, getenv func(string) string, log io.Writer) (worker.Config, error) {
 	cfg := worker.Config{
-		RunDir: c.String("run-dir"), Slots: c.Int("slots"), Task: c.String("task"), Version: version.String(), Log: log,
-		Identity: worker.Identity{Tag: getenv("DAISY_TAG"), Name: c.String("name")},
+		RunDir: c.String("run-dir"), Node: getenv("DAISY_NODE"), Slots: c.Int("slots"), Task: c.String("task"), Version: version.String(), Log: log,
+		Identity: worker.Identity{Tag: getenv("DAISY_TAG"), Array: getenv("DAISY_ARRAY"), Name: c.String("name")},
 	}
 	if c.Args().Present() {
 		return cfg, fmt.Errorf("%q is not expected; all that there is are flags, see --help", c.Args().First())
@@ -124,6 +124,11 @@ func configure(c *cli.Context, getenv func(string) string, log io.Writer) (worke
 			return cfg, errors.New("--name and --task are for a worker that no launcher started, and DAISY_TAG says that one did")
 		}
 		cfg.Identity.Element = n
+		if restart := getenv("DAISY_RESTART"); restart != "" {
+			if cfg.Identity.Restart, err = strconv.Atoi(restart); err != nil || cfg.Identity.Restart < 0 {
+				return cfg, fmt.Errorf("DAISY_RESTART is %q: it must be a number from 0", restart)
+			}
+		}
 	}
 	for _, gpu := range strings.Split(getenv("DAISY_GPUS"), ",") {
 		if gpu = strings.TrimSpace(gpu); gpu != "" {

@@ -210,7 +210,7 @@ type WorkerStats struct {
 	// PeakRSSBytes is the highest memory of any process of its attempts for the task; in its last row also of the worker itself.
 	PeakRSSBytes *int64 `json:"peak_rss_bytes"`
 	// End is left | drained | stopped | exited | signal | lost | time_limit | preempted | node_failed | out_of_memory |
-	// killed_by_us; null while the worker lives.
+	// cancelled | killed_by_us; null while the worker lives.
 	End *string `json:"end"`
 	Log *string `json:"log"`
 }

@@ -22,6 +22,10 @@ type JoinRequest struct {
 	// which then has a Name.
 	Tag     string `json:"tag,omitempty"`
 	Element int    `json:"element,omitempty"`
+	// Array is what a batch system calls that submission, as the worker's environment says; absent where there is none.
+	Array string `json:"array,omitempty"`
+	// Restart is how often the batch system has started this worker again; absent for 0.
+	Restart int    `json:"restart,omitempty"`
 	Name    string `json:"name,omitempty"`
 	// Nonce tells one process from another with the same identity. Random, never 0.
 	Nonce uint64 `json:"nonce"`

@@ -58,6 +58,8 @@ var table = map[string]row{
 	"internal/coordinator": {imports: []string{"internal/engine", "geom", "scheduler", "internal/job", "launcher", "internal/journal", "internal/tracking",
 		"internal/rundir", "internal/wire", "internal/api", "internal/stats", "internal/process", "internal/units"}},
 
+	"internal/sim": {imports: []string{"internal/engine", "geom", "scheduler", "internal/job", "launcher", "internal/journal", "internal/tracking"}},
+
 	"cmd/daisy-submit": {anything: true, modules: []string{"github.com/urfave/cli/v2", "golang.org/x/term"}},
 	"cmd/daisy-worker": {anything: true, modules: []string{"github.com/urfave/cli/v2"}},
 	"internal/bench":   {anything: true},

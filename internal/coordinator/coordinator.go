@@ -111,6 +111,7 @@ type Coordinator struct {
 	broken    bool // the journal, tracking or lock failed: nobody waits for commits any more
 	letsGo    bool // the run is another coordinator's: nothing that the engine wants is done any more
 	outcome   engine.RunState
+	wrong     bool // nothing of the job could ever start, as it asks for it
 	why       string
 }
 

@@ -18,7 +18,7 @@ func (c *Coordinator) submit(s *engine.Submission) {
 	r := launcher.Request{
 		Tag: s.Tag, Count: s.Count, Dir: c.cfg.Job.Dir, Env: append(workerEnvironment(), launchedFor+"="+c.runID),
 		LogPath:  func(launcher.Worker) string { return "" },
-		CPUMilli: each.Get("cpu"), MemoryBytes: each.Get("memory"), GPUs: gpus(each),
+		CPUMilli: each.Get("cpu"), MemoryBytes: each.Get("memory"), GPUs: gpus(each), Exclude: slices.Clone(s.Exclude),
 	}
 	r.Argv = append(slices.Clone(c.cfg.WorkerArgv), "--slots", strconv.Itoa(s.Slots))
 	if d := c.cfg.RunDir; d != nil {
@@ -26,8 +26,13 @@ func (c *Coordinator) submit(s *engine.Submission) {
 		r.LogPath = func(w launcher.Worker) string { return d.LogPath(w.String()) }
 	}
 	c.errands.add(func(ctx context.Context) {
+		array, err := c.cfg.Launcher.Submit(ctx, r)
+		if c.cfg.Launcher.Properties().Queue {
+			c.answered(engine.Answer{Array: array, Err: err})
+			return
+		}
 		done := engine.Event{Kind: engine.EventSubmitted, Tag: r.Tag}
-		if _, err := c.cfg.Launcher.Submit(ctx, r); err != nil {
+		if err != nil {
 			done.Text = err.Error()
 		}
 		c.inbox.put(done)
@@ -45,10 +50,43 @@ func (c *Coordinator) end(kind engine.EffectKind, workers []launcher.Worker) {
 		if kind == engine.EffectKill {
 			call = c.cfg.Launcher.Kill
 		}
-		if err := call(ctx, workers...); err != nil {
+		err := call(ctx, workers...)
+		if c.cfg.Launcher.Properties().Queue {
+			c.answered(engine.Answer{Err: err})
+		} else if err != nil {
 			c.inbox.call(func() { c.cfg.Notice(err.Error()) })
 		}
 	})
+}
+
+// ask puts a question to the batch system.
+func (c *Coordinator) ask(kind engine.EffectKind, a engine.Ask) {
+	q := c.cfg.Launcher.(launcher.Queue)
+	if kind == engine.EffectBind {
+		q.Bind(a.Tag, a.Array)
+		return
+	}
+	c.errands.add(func(ctx context.Context) {
+		var got engine.Answer
+		switch kind {
+		case engine.EffectList:
+			got.Listing, got.Err = q.List(ctx)
+		case engine.EffectKnown:
+			got.Known, got.Err = q.Known(ctx, a.Array)
+		case engine.EffectAccount:
+			got.Listing, got.Err = q.Account(ctx, a.Arrays...)
+		case engine.EffectExclude:
+			got.Err = q.Exclude(ctx, a.Array, a.Nodes)
+		case engine.EffectCancelArray:
+			got.Err = q.CancelArray(ctx, a.Tag, a.Array)
+		}
+		c.answered(got)
+	})
+}
+
+// answered takes an answer of the batch system to the engine.
+func (c *Coordinator) answered(a engine.Answer) {
+	c.inbox.put(engine.Event{Kind: engine.EventAnswered, Answer: &a})
 }
 
 // status takes what the launcher saw to the engine.

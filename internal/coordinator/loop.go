@@ -217,6 +217,8 @@ func (c *Coordinator) perform() {
 			c.submit(f.Submit)
 		case engine.EffectCancel, engine.EffectKill:
 			c.end(f.Kind, f.Workers)
+		case engine.EffectBind, engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectExclude, engine.EffectCancelArray:
+			c.ask(f.Kind, *f.Ask)
 		case engine.EffectEnded:
 			c.record(f.Attempt)
 			c.events.attempt(f.Attempt)
@@ -231,7 +233,7 @@ func (c *Coordinator) perform() {
 		case engine.EffectNotice:
 			c.cfg.Notice(f.Text)
 		case engine.EffectFinished:
-			c.finished, c.outcome, c.why = true, f.State, f.Text
+			c.finished, c.outcome, c.why, c.wrong = true, f.State, f.Text, f.Wrong
 			c.events.add(happening{kind: api.EventRunEnded, task: -1, state: f.State.String(), message: f.Text})
 		}
 	}

@@ -125,6 +125,9 @@ const strayBound = 10 * time.Second
 // takeOver takes over the workers that a dead coordinator has left on this machine and that its journal knows, and ends whatever else it
 // has left, so that no block runs twice. Without a launcher that could take them over, the workers are ended too.
 func (c *Coordinator) takeOver() (left []launcher.Worker, err error) {
+	if c.cfg.Launcher != nil && c.cfg.Launcher.Properties().Queue {
+		return nil, nil // its workers are the batch system's, wherever they run: the engine asks for them
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), strayBound)
 	defer cancel()
 	mark := launchedFor + "=" + c.runID

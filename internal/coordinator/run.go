@@ -33,7 +33,8 @@ type Result struct {
 	Stats      api.Stats
 }
 
-// exitStatus: 0 all blocks succeeded or were skipped, 1 some did not, 3 the infrastructure failed, 128 + signal.
+// exitStatus: 0 all blocks succeeded or were skipped, 1 some did not, 2 nothing could start as the job asks for it, 3 the infrastructure
+// failed, 128 + signal.
 func (c *Coordinator) exitStatus() int {
 	switch c.outcome {
 	case engine.RunDone:
@@ -44,6 +45,9 @@ func (c *Coordinator) exitStatus() int {
 		}
 		return 130
 	case engine.RunBroken:
+		if c.wrong {
+			return 2
+		}
 		return 3
 	case engine.RunStopped:
 		if c.unwritable.Load() {

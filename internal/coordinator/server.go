@@ -136,7 +136,7 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 		c.mu.Unlock()
 	}()
 	c.inbox.put(engine.Event{Kind: engine.EventJoin, Request: id, Join: &engine.Join{
-		Tag: req.Tag, Element: req.Element, Name: req.Name, Nonce: req.Nonce, Task: req.Task, Slots: req.Slots, Node: req.Node, PID: req.PID,
+		Tag: req.Tag, Element: req.Element, Array: req.Array, Restart: req.Restart, Name: req.Name, Nonce: req.Nonce, Task: req.Task, Slots: req.Slots, Node: req.Node, PID: req.PID,
 	}})
 	ctx, cancel := context.WithTimeout(r.Context(), joinTimeout)
 	defer cancel()

@@ -70,10 +70,16 @@ func (e *Engine) orderWorkers() (moved bool) {
 		case !e.proven[t.class]:
 			d.loads[i].Starts = min(starts, e.firstWave(t.class))
 		}
+		if e.book != nil {
+			d.loads[i].Starts = e.startsOfClass(t, d.loads[i].Starts)
+		}
 	}
 	d.idle, d.refs, d.orders = d.idle[:0], d.refs[:0], d.orders[:0]
 	if candidates > 0 {
 		e.listIdle()
+	}
+	if e.book != nil && d.anyStuck {
+		e.listImpatient()
 	}
 	d.orders = e.fleet.Decide(e.now, e.idleTimeout(), d.loads, d.idle, d.orders)
 	for _, o := range d.orders {
@@ -83,6 +89,9 @@ func (e *Engine) orderWorkers() (moved bool) {
 			moved, d.dirty = true, true // who moved is served first; then need is looked at again
 		case fleet.Release:
 			e.sendAway(d.refs[o.Ref], o.Why)
+			if w := d.refs[o.Ref]; e.book != nil && w.nonce == 0 && e.tasks[w.task].ready > 0 {
+				e.classes[e.tasks[w.task].class].yields = true
+			}
 		case fleet.Start:
 			e.submit(o.Task, o.Slots, o.Count)
 		}

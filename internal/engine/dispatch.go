@@ -84,6 +84,11 @@ func (e *Engine) serve(i int, w *worker) bool {
 	t := &e.tasks[i]
 	req := w.requests[0]
 	n := fairShare(req.n, t.ready, t.joined+t.starting, w.slots, w.held, t.estimate)
+	if w.until != 0 {
+		if n = e.fitting(i, w, n); n == 0 {
+			return false
+		}
+	}
 	free := w.slots - w.started
 	if w.sub == nil && free > 0 {
 		// Its slots count only while they run something, and each takes its share of the budget then.
@@ -123,13 +128,19 @@ func (e *Engine) serve(i int, w *worker) bool {
 	t.waiting.remove(w)
 	e.await(w)
 
-	told := highest < t.mark.durable
+	told := highest < t.mark.durable && e.isKnown(w)
 	if !told {
 		e.raiseMark(i, highest)
-		e.queue.push(pending{upTo: t.mark.record, kind: pendingHandout, worker: w, session: w.session, seq: req.id, task: int32(i), handouts: slices.Clone(handouts)})
+		upTo := t.mark.record
+		if !e.isKnown(w) {
+			upTo = max(upTo, w.record)
+		}
+		e.queue.push(pending{upTo: upTo, kind: pendingHandout, worker: w, session: w.session, seq: req.id, task: int32(i), handouts: slices.Clone(handouts)})
 	}
 	for _, h := range handouts {
-		e.hold(e.newLease(h, w), told)
+		l := e.newLease(h, w)
+		l.whole = w.held == 0 && w.seq == 0
+		e.hold(l, told)
 		if e.cfg.JournalHandouts {
 			e.append(Record{Kind: RecordHandout, Task: h.Task, Block: h.Block, Lease: uint64(h.Lease), Attempt: h.Attempt, Worker: w.number})
 			e.wantCommit = true
@@ -144,6 +155,12 @@ func (e *Engine) serve(i int, w *worker) bool {
 		}
 	}
 	return true
+}
+
+// isKnown reports whether a resume would know that a worker may hold blocks, and wait for it before it hands them to others: before that
+// it gets none. Where the launcher ends whoever is not known, as on one machine, that need not be durable.
+func (e *Engine) isKnown(w *worker) bool {
+	return e.book == nil || w.sub == nil || w.record <= e.committed
 }
 
 // handOver gives the worker the blocks that have waited for the mark, unless it is not there any more: then they go to others.

@@ -19,6 +19,8 @@
 //	record.go     the journal's records; coder.go their bytes
 //	past.go       what earlier epochs have left: a resume
 //	estimate.go   how long blocks take, and the fair share
+//	batch.go      workers of a batch system: what it is asked, what is made of what was found out
+//	fits.go       blocks that fit in what is left of a worker's time
 //
 // Three rules hold everywhere. Counts live in the scheduler only. What must be durable before something else may happen waits
 // in one queue (Engine.queue) in the order of its records. All deadlines stand on a clock that leaves out the time in which

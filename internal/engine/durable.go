@@ -14,6 +14,7 @@ const (
 	pendingMark                           // task: blocks below block may be handed out
 	pendingHandout                        // worker, session, seq (its request), task, handouts: hand them over
 	pendingSubmission                     // sub: ask the launcher
+	pendingJoin                           // seq (its request), join: a worker of a submission that has just been bound
 	pendingEnd                            // the run is over
 )
 
@@ -27,6 +28,7 @@ type pending struct {
 	session  SessionID
 	seq      uint64
 	sub      *submission
+	join     *Join
 	handouts []scheduler.Handout
 }
 
@@ -122,6 +124,8 @@ func (e *Engine) drain() {
 			e.handOver(&p)
 		case pendingSubmission:
 			e.sendSubmission(p.sub)
+		case pendingJoin:
+			e.join(p.seq, p.join)
 		case pendingEnd:
 			e.finish()
 		}

@@ -43,12 +43,28 @@ const (
 	// EffectClose: close Session's connection; Text says why.
 	EffectClose
 
-	// EffectSubmit: ask the launcher for Submit. Answered by EventSubmitted.
+	// EffectSubmit: ask the launcher for Submit. Answered by EventSubmitted; where it is a Queue, by EventAnswered.
 	EffectSubmit
-	// EffectCancel: ask the launcher to make Workers leave (pending ones never start).
+	// EffectCancel: ask the launcher to make Workers leave (pending ones never start). Where it is a Queue, answered by EventAnswered.
 	EffectCancel
 	// EffectKill: ask the launcher to kill Workers with all that they started.
 	EffectKill
+
+	// These ask a launcher that is a Queue what Ask says. One question is asked at a time, EffectSubmit and EffectCancel included, and
+	// answered by EventAnswered, but for EffectBind.
+	//
+	// EffectBind: Ask.Tag is Ask.Array from now on.
+	EffectBind
+	// EffectList: what there is of this run.
+	EffectList
+	// EffectKnown: whether Ask.Array is known.
+	EffectKnown
+	// EffectAccount: how elements of Ask.Arrays ended, of all arrays if there are none.
+	EffectAccount
+	// EffectExclude: pending elements of Ask.Array are to keep off Ask.Nodes.
+	EffectExclude
+	// EffectCancelArray: end all of Ask.Array, if it carries Ask.Tag.
+	EffectCancelArray
 
 	// EffectEnded: for the statistics: an attempt ended: Attempt.
 	EffectEnded
@@ -66,9 +82,11 @@ const (
 // before what depends on it, which the engine emits only after EventCommitted. Slices are valid until the next call of
 // Effects.Reset.
 type Effect struct {
-	Kind     EffectKind
-	Done     bool
-	Urgent   bool
+	Kind   EffectKind
+	Done   bool
+	Urgent bool
+	// Wrong: with EffectFinished, nothing of the run could ever start, as it was asked for.
+	Wrong    bool
 	State    RunState
 	Task     int32
 	Session  SessionID
@@ -82,6 +100,7 @@ type Effect struct {
 	Kept     []Kept
 	Workers  []launcher.Worker
 	Submit   *Submission
+	Ask      *Ask
 	Attempt  *Attempt
 	Worker   *WorkerChange
 	WorkerID string

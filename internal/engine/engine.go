@@ -103,6 +103,8 @@ type Engine struct {
 	good     int64         // valid returns
 	tight    bool          // limits became smaller, and more may be taken than they allow
 
+	batch // where workers come from a batch system
+
 	phase phase
 	stop  stopping
 	why   string // why the run ends, as soon as it does
@@ -138,6 +140,10 @@ type task struct {
 	pauseTo  time.Duration // no submission before
 	failed   int64
 	failures []FailedBlock
+
+	hopeless string // why no more workers are asked for
+	refusal  string // the last one by a batch system
+	times    *times // of blocks, where workers have an end
 }
 
 // New checks what it is given and makes a run of it. Nothing happens before the first Apply.
@@ -199,6 +205,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e.fleet = fleet.New(fleetTasks, scheduler.NewBudget(cfg.Budget, cfg.Unlimited), int64(cfg.MaxSlots))
 	e.demand.init(len(specs))
+	if cfg.Launcher.Queue {
+		e.openBook()
+	}
 	if cfg.Past != nil {
 		e.resume(cfg.Past)
 		e.stillExcluded(cfg.Past.exclude)
@@ -255,6 +264,11 @@ func (e *Engine) take(ev *Event) {
 		e.submitted(ev.Tag, ev.Text)
 	case EventStatus:
 		e.status(ev.Status)
+	case EventAnswered:
+		if e.book != nil && ev.Answer != nil {
+			e.book.Answered(e.now, *ev.Answer)
+			e.readBook()
+		}
 	case EventCommitted:
 		e.commit(ev.UpTo)
 	case EventStop:
@@ -315,6 +329,10 @@ func (e *Engine) begin() {
 	for i := range e.tasks {
 		e.raiseMark(i, 0)
 	}
+	for i := range e.binds {
+		e.ask(&e.binds[i])
+	}
+	e.binds = nil
 	e.wantCommit = true
 }
 
@@ -353,6 +371,10 @@ func (e *Engine) settle() {
 			e.recall()
 			again = e.orderWorkers()
 			e.checkBrakes()
+		}
+		if e.book != nil {
+			again = e.turnBook() || again
+			e.checkHopeless()
 		}
 		if !e.progress() && !again {
 			break

@@ -34,6 +34,8 @@ const (
 	EventSubmitted
 	// EventStatus: the launcher saw a change: Status.
 	EventStatus
+	// EventAnswered: what came of the question to the batch system that was asked last: Answer.
+	EventAnswered
 	// EventStop: the run is to end early: Stop, Text (why, for people). A second one with StopNow ends it at once.
 	EventStop
 	// EventBroken: the infrastructure failed for good (journal cannot be written, taken over): Text.
@@ -84,6 +86,7 @@ type Event struct {
 	Tag     string
 	Text    string
 	Status  *launcher.Status
+	Answer  *Answer
 	Set     *Setting
 	Exclude *Exclusion
 }
@@ -107,6 +110,10 @@ type Join struct {
 	// Tag and Element name the submission; Tag is empty for a worker that nobody launched, which then has a Name.
 	Tag     string
 	Element int
+	// Array is what the batch system calls its submission, "" if it does not know.
+	Array string
+	// Restart is how often the batch system has started this element again.
+	Restart int
 	Name    string
 	Nonce   uint64
 	// Task is what a worker with a Name asks for, "" = any.

@@ -97,11 +97,13 @@ func (e *Engine) exclude(x *Exclusion) {
 		}
 		e.append(Record{Kind: RecordExclude, ID: x.Node, Tail: x.By})
 		e.notice("node %s may be used again (%s)", x.Node, x.By)
+		e.keepAllOff()
 		return
 	}
 	e.excluded[x.Node] = x
 	e.append(Record{Kind: RecordExclude, Final: true, ID: x.Node, Text: x.Reason, Tail: x.By})
 	e.notice("%s", x.words())
+	e.keepAllOff()
 	for _, w := range e.live {
 		if w.node == x.Node && !w.goes() {
 			e.tell(w, toDrain, x.words())

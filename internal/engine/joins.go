@@ -22,6 +22,7 @@ type worker struct {
 
 	nonce  uint64
 	number uint32 // from 1, in the order of joining; 0 = not joined
+	record uint64 // of its join
 	node   string
 	nodeNo uint32
 	task   int32
@@ -44,6 +45,8 @@ type worker struct {
 	toldWhy  string
 	toldAt   time.Duration // when it held nothing any more after being told
 	killed   bool
+	missed   bool // it may have looked for a coordinator while there was none: that it never connected proves nothing
+	unseen   bool // nobody has seen it end, and it may take what it has taken still: whoever resumes the run has to wait for it
 	tardy    bool // it never connected, or never asked for anything, and is killed for that
 	joinedAt time.Duration
 	askedAt  time.Duration // when it last asked, or joined
@@ -55,6 +58,11 @@ type worker struct {
 	ending   bool          // it has ended, but its last words may still be on the way
 	endBy    time.Duration // until then
 	end      launcher.End  // what the launcher saw, if endSeen
+	until    time.Duration // when its batch system ends it; 0 = not known
+	hintedAt time.Duration // since when its batch system does not know what has become of it, before it has joined; 0 = it does
+	restart  int           // how often its batch system had started its element again
+	replaced bool          // and has done so since: its place is another's
+	wish     bool          // it was cancelled by hand: it is not to be replaced
 	endSeen  bool
 	ended    bool
 
@@ -110,6 +118,9 @@ type refuser func(code, format string, args ...any)
 
 func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	s := e.submissions[j.Tag]
+	if e.book != nil && !e.admit(req, j, s, refuse) {
+		return
+	}
 	if s == nil || j.Element < 0 || j.Element >= len(s.workers) || s.workers[j.Element] == nil {
 		refuse("unknown_tag", "no worker %s.%d was asked for in this run", j.Tag, j.Element)
 		return
@@ -118,6 +129,8 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	switch {
 	case w.ended || w.ending:
 		refuse("ended", "worker %s has ended: its place is not free any more", w.id)
+	case e.book != nil && w.nonce != 0 && w.nonce != j.Nonce && j.Restart > w.restart && e.phase == running && !w.killed:
+		e.accept(req, e.startedAgain(w, j), j)
 	case w.nonce != 0 && w.nonce != j.Nonce:
 		refuse("twin", "worker %s has joined already, from %s: this one is a twin", w.id, w.node)
 	case e.phase != running && w.nonce == 0 || w.killed:
@@ -189,18 +202,21 @@ func (e *Engine) externalTask(name string) (task int, anyTask bool) {
 func (e *Engine) accept(req uint64, w *worker, j *Join) {
 	if w.nonce == 0 {
 		e.joins++
-		w.nonce, w.number = j.Nonce, e.joins
+		w.nonce, w.number, w.restart = j.Nonce, e.joins, j.Restart
 		if w.sub != nil && int32(j.Slots) < w.slots { // it has fewer than it was given room for
 			e.fleet.Give(int(w.task), int64(w.slots)-int64(j.Slots))
 			w.slots = int32(j.Slots)
 		}
-		w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
+		if e.book == nil || w.node == "" {
+			w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
+		}
 		w.joinedAt, w.askedAt, w.detached, w.since = e.now, e.now, e.now, e.now
 		if !e.proven[e.tasks[w.task].class] {
 			e.lookAt(e.now + provenAfter)
 		}
 		e.openRow(w)
 		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds()})
+		w.record = e.appended
 		e.wantCommit = true
 		e.emit(Effect{Kind: EffectWorker, Worker: &WorkerChange{ID: w.id, Node: w.node, Task: w.task}})
 	}
@@ -311,7 +327,7 @@ func (e *Engine) detach(w *worker, gone bool) {
 		e.endWorker(w, e.endWord(w))
 		return
 	}
-	if w.sub == nil && w.held == 0 && (w.leaving || w.told != notTold) {
+	if (!w.launched() || e.leftInOrder(w)) && w.held == 0 && (w.leaving || w.told != notTold) {
 		e.endWorker(w, e.leaveWord(w))
 		return
 	}
@@ -389,13 +405,16 @@ func (e *Engine) endWorker(w *worker, word string) {
 	e.forgetRequests(w)
 	w.ended, w.ending = true, false
 	e.recount(w)
-	if w.sub != nil {
+	if w.launched() {
 		e.fleet.Give(int(w.task), int64(w.slots))
 		w.sub.left--
 		e.judge(w)
+		if w.wish {
+			e.notReplaced(w)
+		}
 	}
 	e.closeRow(w, word)
-	if w.number != 0 {
+	if w.number != 0 && !w.unseen {
 		e.append(Record{Kind: RecordGone, Worker: w.number, Text: word, At: e.last.Microseconds()})
 	}
 	if w.number != 0 || w.sub.sent { // of one that was never asked for nobody has heard
@@ -426,6 +445,10 @@ func (e *Engine) endWord(w *worker) string {
 	switch w.end.Cause {
 	case launcher.TimeLimit, launcher.Preempted, launcher.NodeFailed, launcher.OutOfMemory:
 		return w.end.Cause.String()
+	case launcher.Cancelled:
+		if w.told == notTold && !w.leaving && !w.killed {
+			return w.end.Cause.String()
+		}
 	}
 	switch {
 	case w.killed:

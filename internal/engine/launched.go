@@ -26,6 +26,7 @@ type submission struct {
 	workers []*worker
 	left    int // workers that have not ended
 	sent    bool
+	bound   uint64 // record of what a batch system calls it; 0 if that is not known
 }
 
 // submit asks for workers, once the record of it is durable. What they take has been taken.
@@ -63,6 +64,11 @@ func (e *Engine) sendSubmission(s *submission) {
 	}
 	if e.cfg.Launcher.Local {
 		e.lookAt(e.now + e.connectWithin())
+	}
+	if e.book != nil {
+		e.book.Submit(e.now, s.tag, len(s.workers), s.request.Exclude)
+		e.lookAt(e.now + e.pendingPatience())
+		return
 	}
 	e.emit(Effect{Kind: EffectSubmit, Submit: &s.request, Task: s.request.Task})
 }
@@ -160,7 +166,7 @@ func lossOf(w *worker) scheduler.Ending {
 
 // judge counts a worker that ended by itself before it returned anything.
 func (e *Engine) judge(w *worker) {
-	if w.returned || !w.sub.sent {
+	if w.returned || !w.sub.sent || w.missed && w.nonce == 0 {
 		return
 	}
 	broken := w.leaving && w.leave == LeaveBroken
@@ -178,6 +184,7 @@ func (e *Engine) judge(w *worker) {
 	t := &e.tasks[w.task]
 	if t.brake.Bad(fleet.BadEnd{Worker: w.id, Node: w.node, Word: word, Last: w.lastWas}) {
 		e.notice("task %q: node %s is not used any more: workers keep failing on it", t.spec.ID, w.node)
+		e.keepOff(w.task)
 	}
 	if t.brake.Ends() == 1 {
 		e.notice("task %q: %s", t.spec.ID, t.brake.Message())
@@ -192,10 +199,17 @@ func (e *Engine) kill(w *worker) {
 	w.killed = true
 	e.forgetRequests(w)
 	e.recount(w)
-	if w.sub == nil {
+	if !w.launched() {
 		if w.session != 0 {
 			e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker is no longer waited for"})
 		}
+		return
+	}
+	if e.book != nil {
+		if w.held == 0 {
+			e.book.GiveUp(w.name())
+		}
+		e.book.Cancel(e.now, w.name())
 		return
 	}
 	e.emit(Effect{Kind: EffectKill, Workers: []launcher.Worker{w.name()}})
@@ -203,7 +217,9 @@ func (e *Engine) kill(w *worker) {
 
 // cancel has a worker that has not joined, or is not connected, leave.
 func (e *Engine) cancel(w *worker) {
-	if w.sub != nil && w.sub.sent && !w.killed {
+	if w.launched() && w.sub.sent && !w.killed && e.book != nil {
+		e.book.Cancel(e.now, w.name())
+	} else if w.launched() && w.sub.sent && !w.killed {
 		e.emit(Effect{Kind: EffectCancel, Workers: []launcher.Worker{w.name()}})
 	}
 }

@@ -27,6 +27,7 @@ type lease struct {
 	recalled bool // asked back
 	doubtful bool // its worker came back without naming it
 	taken    bool // taken away from its worker, which may still be at it
+	whole    bool // its worker has had no other before
 	began    time.Duration
 
 	prev, next     *lease // of its worker, oldest first; next also links unused ones
@@ -137,6 +138,9 @@ func (e *Engine) setSession(w *worker, s SessionID) {
 	}
 	if w.session != 0 {
 		delete(e.sessions, w.session)
+	}
+	if e.book != nil && w.launched() {
+		e.book.Connected(e.now, w.name(), s != 0)
 	}
 	if w.session = s; s != 0 {
 		e.sessions[s] = w

@@ -22,6 +22,7 @@ type Past struct {
 	last    uint32                // the greatest number
 	order   []*pastWorker         // as they joined
 	tags    int
+	subs    []*pastSubmission
 	state   RunState // how the last epoch ended; RunRunning if it was cut off
 	why     string
 	sets    []Setting // the latest of each limit
@@ -102,6 +103,19 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 	switch r.Kind {
 	case RecordSubmission:
 		p.tags++
+		p.subs = append(p.subs, &pastSubmission{tag: r.ID, task: r.Task, count: r.Count, slots: r.Slots})
+	case RecordAccepted:
+		if s := p.submission(r.ID); s != nil && r.Text != "" {
+			s.void = true
+		}
+	case RecordBound:
+		if s := p.submission(r.ID); s != nil && s.array == "" {
+			s.array = r.Text
+		}
+	case RecordVoid:
+		if s := p.submission(r.ID); s != nil {
+			s.void = true
+		}
 	case RecordJoin:
 		w := &pastWorker{PastWorker: PastWorker{ID: r.ID, Nonce: r.Nonce, Node: r.Text, PID: int(r.PID), Launched: r.Launched, number: r.Worker}, slots: int32(r.Count)}
 		if p.workers[r.Worker] != nil {
@@ -349,6 +363,9 @@ func (e *Engine) resume(p *Past) {
 		t, was := &e.tasks[i], &p.tasks[i]
 		t.most, t.checked, t.failed, t.failures = was.most, was.checked, was.failed, was.failures
 		t.mark.written, t.mark.durable = was.mark, was.mark
+	}
+	if e.book != nil {
+		defer e.adopt(p)
 	}
 	for _, w := range p.order {
 		e.joins = max(e.joins, w.number)

@@ -49,6 +49,12 @@ func (p *Past) fields(c *coder) {
 	tags := int64(p.tags)
 	c.int64(&tags)
 	p.tags = int(tags)
+	list(c, &p.subs, func(s **pastSubmission) {
+		if c.reading {
+			*s = new(pastSubmission)
+		}
+		(*s).fields(c)
+	})
 	c.byte((*uint8)(&p.state))
 	c.string(&p.why)
 	list(c, &p.sets, p.setting(c))

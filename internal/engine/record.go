@@ -49,6 +49,10 @@ const (
 	// RecordSet: a limit is another from now on: State (a SettingKey), Task, ID (the name of the resource), Count (slots, nanoseconds, or the
 	// amount), Text (who wanted it).
 	RecordSet RecordKind = 16
+	// RecordBound: a batch system has a submission: ID (its tag), Text (what the system calls it). No other array of that tag counts.
+	RecordBound RecordKind = 20
+	// RecordVoid: a batch system does not have a submission, and what may appear under its tag does not count: ID.
+	RecordVoid RecordKind = 21
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
@@ -167,6 +171,11 @@ func (r *Record) fields(c *coder) bool {
 		c.byte(&r.Outcome)
 		c.string(&r.Text)
 		c.string(&r.Tail)
+	case RecordBound:
+		c.string(&r.ID)
+		c.string(&r.Text)
+	case RecordVoid:
+		c.string(&r.ID)
 	case RecordExclude:
 		c.bool(&r.Final)
 		c.string(&r.ID)

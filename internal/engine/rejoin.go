@@ -24,6 +24,7 @@ func (e *Engine) inherit(w *pastWorker) *worker {
 	at := launcherName(w.ID)
 	switch here := e.cfg.Launcher.Local && w.Node == e.cfg.Node; {
 	case !w.Launched:
+	case e.book != nil: // which knows of it, or will be told
 	case !here:
 		// Nobody here can tell whether it lives, nor end it, so that it gets nothing more: it is only waited for.
 		e.held = append(e.held, w.PastWorker)
@@ -39,7 +40,13 @@ func (e *Engine) inherit(w *pastWorker) *worker {
 	}
 	if w.Launched {
 		v.sub, v.element = e.inheritedSubmission(at), at.Element
+		before := v.sub.workers[at.Element]
 		v.sub.workers[at.Element] = v
+		if before != nil { // a batch system has started it again since
+			before.replaced = true
+			e.fleet.Give(int(before.task), int64(before.slots))
+			v.sub.left--
+		}
 		v.sub.left++
 		e.fleet.Inherit(int(v.task), int64(v.slots))
 		e.tight = true

@@ -69,6 +69,9 @@ func (e *Engine) bind(l *lease, ev *Event) {
 			nanos = int64(l.held)
 		}
 		t.estimate.add(nanos)
+		if e.book != nil {
+			t.measure(nanos)
+		}
 	} else {
 		e.good++ // no valid return, but its worker was not started for nothing
 	}
@@ -104,6 +107,9 @@ func (e *Engine) settleResult(l *lease) {
 // of it waits for the disk.
 func (e *Engine) endLease(l *lease, end scheduler.Ending, use Use, f *Failure) {
 	t := &e.tasks[l.handout.Task]
+	if e.book != nil && l.whole {
+		end, f = e.cut(l, end, f)
+	}
 	l.held = e.drop(l)
 	l.use, l.at = use, e.last
 	blamed := false

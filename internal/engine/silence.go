@@ -71,6 +71,11 @@ func (e *Engine) inspect(w *worker) time.Duration {
 	case w.killed, w.sub != nil && !w.sub.sent:
 		return never
 	case w.nonce == 0:
+		if w.hintedAt != 0 && due(w.hintedAt+j.HintAfter) {
+			e.notice("worker %s has not connected, and nothing is known of it for %s: it is not waited for any more", w.id, units.Duration(j.HintAfter))
+			e.kill(w)
+			return never
+		}
 		if w.told == notTold && w.hasBegun && due(w.bornAt+e.connectWithin()) {
 			e.notice("worker %s was started and has not connected within %s: it is killed; see its log", w.id, units.Duration(e.connectWithin()))
 			w.tardy = true
@@ -94,7 +99,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 			return next
 		}
 	}
-	if (w.told != notTold || w.leaving) && w.held == 0 && due(w.toldAt+j.Grace) {
+	if (w.told != notTold || w.leaving) && w.held == 0 && due(w.toldAt+e.goneWithin(w)) {
 		e.kill(w)
 		return next
 	}
@@ -145,7 +150,7 @@ func (e *Engine) giveUp(w *worker) {
 	e.notice("worker %s on %s has been silent for %s: its blocks go out again", w.id, orUnknown(w.node), units.Duration((e.now - w.heard).Round(time.Second)))
 	e.back(w)
 	e.reclaim(w, scheduler.Ending{Outcome: scheduler.Lost, Blameless: true})
-	if w.sub == nil {
+	if !w.launched() {
 		e.endWorker(w, "lost")
 		return
 	}
@@ -189,7 +194,7 @@ func (e *Engine) recount(w *worker) {
 			s.idle = 1
 		}
 	}
-	if !w.ended && w.sub != nil && (w.killed || w.ending || w.leaving || w.told != notTold) {
+	if !w.ended && w.launched() && (w.killed || w.ending || w.leaving || w.told != notTold) {
 		s.leaving = slots
 	}
 	if s == w.share {

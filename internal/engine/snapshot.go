@@ -49,8 +49,8 @@ type WorkerSnapshot struct {
 	PeakRSSBytes int64
 	// State is what it does now: "busy", "idle", "suspect", "leaving", "ended".
 	State string
-	// End is how it ended: left, drained, stopped, exited, signal, lost, time_limit, preempted, node_failed, out_of_memory or
-	// killed_by_us; "" as long as it serves.
+	// End is how it ended: left, drained, stopped, exited, signal, lost, time_limit, preempted, node_failed, out_of_memory,
+	// cancelled or killed_by_us; "" as long as it serves.
 	End string
 }
 
@@ -174,4 +174,9 @@ func (e *Engine) closeRow(w *worker, end string) {
 	}
 	w.row.over, w.row.end = true, end
 	w.row.served += time.Duration(w.row.slots) * (e.now - w.row.since)
+}
+
+// Tally is where the blocks of a task stand, and whether it has ended: what a Snapshot says of it, without the rest.
+func (e *Engine) Tally(task int) (scheduler.Tally, scheduler.TaskState) {
+	return e.sched.Tally(task), e.sched.State(task)
 }

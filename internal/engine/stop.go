@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"example.org/daisy/internal/units"
 	"example.org/daisy/scheduler"
 )
 
@@ -53,6 +54,7 @@ func (e *Engine) stopRun(kind StopKind, why string) {
 		}
 		e.hurry(kind)
 	case e.phase == leavingRun && kind == StopNow:
+		e.stop.hard = true
 		e.killAll()
 	}
 }
@@ -64,6 +66,7 @@ func (e *Engine) endEarly(kind StopKind, state RunState, why string) {
 	}
 	e.phase, e.why = stoppingRun, why
 	e.stop = stopping{early: true, kind: kind, state: state, at: never}
+	e.closeBook()
 	e.hurry(kind)
 }
 
@@ -151,9 +154,15 @@ func (e *Engine) progress() bool {
 			e.killAll()
 			return true
 		case e.now >= e.stop.at:
+			if e.book != nil {
+				e.notice("%s may still be in the queue or run: they were cancelled, and their end was not seen", units.Plural(int64(len(e.live)), "worker"))
+			}
 			for len(e.live) > 0 {
 				w := e.live[len(e.live)-1]
-				e.notice("worker %s was killed and its end was not seen", w.id)
+				if e.book == nil {
+					e.notice("worker %s was killed and its end was not seen", w.id)
+				}
+				w.unseen = e.book != nil
 				e.endWorker(w, "killed_by_us")
 			}
 			return true
@@ -185,6 +194,7 @@ func (e *Engine) void(w *worker) {
 // sayLeave has all workers leave, since there is nothing left to do.
 func (e *Engine) sayLeave() {
 	e.phase = leavingRun
+	e.closeBook()
 	e.stop.at = e.now + e.cfg.Job.Grace
 	if e.stop.graced {
 		e.stop.at = e.now + min(leaveWithin, e.cfg.Job.Grace)
@@ -194,7 +204,7 @@ func (e *Engine) sayLeave() {
 		e.tell(w, toLeave, e.why)
 		switch {
 		case w.session != 0:
-		case w.sub == nil:
+		case !w.launched(), e.book != nil && w.nonce != 0 && w.leaving:
 			e.endWorker(w, e.leaveWord(w))
 		default:
 			e.cancel(w)
@@ -207,8 +217,12 @@ func (e *Engine) sayLeave() {
 
 // killAll ends the workers that are left.
 func (e *Engine) killAll() {
+	within := killedWithin
+	if e.book != nil && !e.stop.hard {
+		within = queueKilledWithin
+	}
 	e.stop.killed, e.stop.hard = true, false
-	e.stop.at = e.now + killedWithin
+	e.stop.at = e.now + within
 	for _, w := range e.live {
 		e.kill(w)
 	}
@@ -231,7 +245,7 @@ func (e *Engine) finish() {
 		return
 	}
 	e.phase, e.state = finished, e.stop.state
-	e.emit(Effect{Kind: EffectFinished, State: e.state, Text: e.reason()})
+	e.emit(Effect{Kind: EffectFinished, State: e.state, Text: e.reason(), Wrong: e.wrong})
 }
 
 // outcome is how the run ended, by its counts first.
@@ -265,6 +279,9 @@ func (e *Engine) reason() string {
 	for i := range e.tasks {
 		if e.tasks[i].tripped {
 			return fmt.Sprintf("task %q was abandoned: %s", e.tasks[i].spec.ID, e.tasks[i].brake.Message())
+		}
+		if why := e.tasks[i].hopeless; why != "" {
+			return fmt.Sprintf("task %q got no more workers: %s", e.tasks[i].spec.ID, why)
 		}
 	}
 	return ""

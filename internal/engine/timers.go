@@ -87,6 +87,9 @@ func (e *Engine) schedule() {
 	if e.phase != running && e.stop.at > e.now {
 		e.wake = min(e.wake, e.stop.at)
 	}
+	if e.book != nil {
+		e.wake = min(e.wake, e.book.Wake())
+	}
 	e.timed = e.wake != never
 }
 

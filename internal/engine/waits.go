@@ -25,7 +25,9 @@ func (e *Engine) waits(i int) string {
 	tally := e.sched.Tally(i)
 	var parts []string
 	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
-	if t.starters > 0 {
+	if t.starters > 0 && e.book != nil {
+		parts = e.queueWaits(i)
+	} else if t.starters > 0 {
 		say("%s starting", units.Plural(t.starters, "worker"))
 	}
 	if t.tripped {
@@ -60,6 +62,10 @@ func (e *Engine) lacks(i int) string {
 		return "its workers have not asked for a block"
 	case e.cfg.External:
 		return "no worker has come"
+	case e.book != nil && t.hopeless != "":
+		return "no more workers are asked for: " + t.hopeless
+	case e.book != nil && t.pauseTo > e.now:
+		return fmt.Sprintf("the batch system refused workers (%s); next try in %s", t.refusal, units.Duration((t.pauseTo - e.now).Round(time.Second)))
 	case t.pauseTo > e.now:
 		return "the launcher refused workers; next try in " + units.Duration((t.pauseTo - e.now).Round(100*time.Millisecond))
 	case t.leaving > 0:

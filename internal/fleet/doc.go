@@ -9,4 +9,6 @@
 //   - free budget goes to need, by priority, downstream first when equal;
 //   - if need is left and the budget is full, idle workers of other tasks leave at once, if that makes room;
 //   - an idle worker leaves after the idle timeout, and at once when nothing can come for it any more.
+//
+// Where workers are jobs of a batch system, a Book keeps what that system holds of the run, and decides what to ask it when.
 package fleet

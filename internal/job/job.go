@@ -35,6 +35,9 @@ type Job struct {
 	// its end from the launcher. AbandonAfter 0 is the launcher's default.
 	HintAfter    time.Duration
 	AbandonAfter time.Duration
+	// PendingPatience is for how long workers of which none runs may wait in the queue of a batch system for what other tasks need;
+	// 0 is the default, 10 minutes.
+	PendingPatience time.Duration
 	// IdleTimeout is how long a worker without work stays; negative is the launcher's default, as "0s" is a value.
 	IdleTimeout time.Duration
 	// MaxFailures stops the run once this many blocks have failed for good; 0 = no limit.

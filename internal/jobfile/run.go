@@ -45,6 +45,7 @@ func (l *loader) readRun(t table) {
 	t.duration("heartbeat_timeout", true, &j.HeartbeatTimeout)
 	t.duration("hint_after", true, &j.HintAfter)
 	t.duration("abandon_after", true, &j.AbandonAfter)
+	t.duration("pending_patience", true, &j.PendingPatience)
 	t.duration("idle_timeout", false, &j.IdleTimeout)
 	j.MaxFailures, _ = t.integer("max_failures", 1, math.MaxInt64)
 	if end, ok := t.table("on_end", "a table: { command = [..] }"); ok {

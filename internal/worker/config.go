@@ -13,6 +13,10 @@ import (
 type Identity struct {
 	Tag     string
 	Element int
+	// Array is what a batch system calls that submission, "" where there is none.
+	Array string
+	// Restart is how often the batch system has started this element again.
+	Restart int
 	Name    string
 }
 

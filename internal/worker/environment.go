@@ -15,7 +15,7 @@ var threadCounts = []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_
 var gpuLists = []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
 
 // launched are the variables by which launchers tell a worker who it is. User code is none.
-var launched = map[string]bool{"DAISY_TAG": true, "DAISY_ELEMENT": true}
+var launched = map[string]bool{"DAISY_TAG": true, "DAISY_ELEMENT": true, "DAISY_ARRAY": true, "DAISY_RESTART": true, "DAISY_NODE": true}
 
 // ours are the variables that speak of this worker, not of user code's.
 var ours = map[string]bool{

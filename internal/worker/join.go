@@ -100,7 +100,7 @@ func (c *Client) establish(ctx context.Context, address string) (*link, error) {
 func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, error) {
 	body, err := json.Marshal(api.JoinRequest{
 		Protocol: wire.Version, Version: c.cfg.Version,
-		Tag: c.cfg.Identity.Tag, Element: c.cfg.Identity.Element, Name: c.cfg.Identity.Name,
+		Tag: c.cfg.Identity.Tag, Element: c.cfg.Identity.Element, Array: c.cfg.Identity.Array, Restart: c.cfg.Identity.Restart, Name: c.cfg.Identity.Name,
 		Nonce: c.nonce, Task: c.cfg.Task, Slots: c.cfg.Slots, Node: c.cfg.Node, PID: os.Getpid(), PIDSpace: process.Space(),
 	})
 	if err != nil {

@@ -1,0 +1,131 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.org/daisy/internal/engine"
+	"example.org/daisy/internal/job"
+	"example.org/daisy/internal/worker"
+	"example.org/daisy/launcher"
+	"example.org/daisy/launcher/launchertest"
+)
+
+// aBatchSystem runs a job of one task over a batch system in memory, which starts everything 2 s after it was submitted.
+func aBatchSystem(t *testing.T, q *launchertest.Queue, blocks int64, user worker.Func) Result {
+	t.Helper()
+	d := job.Defaults
+	task := lineTask(t, "a", blocks, 1)
+	task.MaxWorkers, task.MaxWorkerRestarts = 8, 10
+	c, err := New(Config{Unlimited: true, Launcher: q, Job: &job.Job{
+		Name: "line", Tasks: []job.Task{task}, Grace: d.Grace, ReconnectGrace: d.ReconnectGrace, HeartbeatTimeout: d.HeartbeatTimeout,
+		HintAfter: d.HintAfter, IdleTimeout: -1,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() {
+		for ctx.Err() == nil {
+			more := q.More()
+			for _, e := range q.Elements() {
+				if e.State == launcher.Pending {
+					all.Go(func() { work(ctx, c, q, e, user) })
+				}
+			}
+			select {
+			case <-more:
+			case <-ctx.Done():
+			}
+		}
+	})
+	result, err := c.Run(t.Context())
+	stop()
+	all.Wait()
+	if err != nil {
+		t.Error(err)
+	}
+	return result
+}
+
+// work is the life of an element, if it is still pending when its time comes.
+func work(ctx context.Context, c *Coordinator, q *launchertest.Queue, e launcher.Element, user worker.Func) {
+	select {
+	case <-time.After(2 * time.Second):
+	case <-ctx.Done():
+		return
+	}
+	started := false
+	q.Set(e.Tag, e.First, func(now *launcher.Element) {
+		if started = now.State == launcher.Pending && now.Array == e.Array; started {
+			now.State, now.Node = launcher.Running, "n1"
+		}
+	})
+	if !started {
+		return
+	}
+	err := worker.Run(ctx, worker.Config{
+		Dial: c.Dial, RunID: c.RunID(), Secret: c.Secret(), Slots: 1, Node: "n1", Funcs: map[string]worker.Func{"a": user},
+		Identity: worker.Identity{Tag: e.Tag, Element: e.First, Array: e.Array},
+	})
+	end := launcher.End{}
+	if err != nil {
+		end.Exit = 1
+	}
+	q.End(e.Tag, e.First, end)
+}
+
+func TestARunOnABatchSystem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := launchertest.NewQueue()
+		got := aBatchSystem(t, q, 20, func(ctx context.Context, _ worker.Block) error {
+			time.Sleep(5 * time.Second)
+			return nil
+		})
+		if s := got.Stats.Tasks[0]; got.State != engine.RunDone || got.ExitStatus != 0 || s.Success != 20 {
+			t.Errorf("it is %+v", got)
+		}
+		calls := q.Calls()
+		if i := slices.Index(calls, "submit 1 4"); i != 0 || calls[1] != "bind 1 101" || !slices.Contains(calls, "list") {
+			t.Errorf("calls %q", calls)
+		}
+		r, _ := q.Requested("1")
+		if r.Count != 4 || len(r.Env) == 0 {
+			t.Errorf("it was asked for %+v", r)
+		}
+	})
+}
+
+func TestAJobThatABatchSystemNeverAcceptsIsWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := launchertest.NewQueue()
+		q.NextSubmit = func(launcher.Request) launchertest.Outcome {
+			return launchertest.Outcome{Err: &launcher.Refusal{Kind: launcher.RefusedForGood, Text: "invalid partition specified: nope"}}
+		}
+		got := aBatchSystem(t, q, 4, nil)
+		if got.ExitStatus != 2 || got.Reason != `task "a": the batch system refused its workers: invalid partition specified: nope` {
+			t.Errorf("it is %d: %s", got.ExitStatus, got.Reason)
+		}
+	})
+}
+
+// TestABatchSystemThatDoesNotAnswerHoldsNothingUp: workers come, and the run ends, although no question is answered.
+func TestABatchSystemThatDoesNotAnswerHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := launchertest.NewQueue()
+		q.Down = errors.New("Unable to contact slurm controller")
+		q.NextSubmit = func(launcher.Request) launchertest.Outcome {
+			return launchertest.Outcome{Accepted: true, Err: launcher.ErrUnsure}
+		}
+		got := aBatchSystem(t, q, 4, func(context.Context, worker.Block) error { return nil })
+		if got.State != engine.RunDone {
+			t.Errorf("it is %+v", got)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"example.org/daisy/internal/fleet"
+	"example.org/daisy/launcher"
+)
+
+// A pastSubmission is one of an earlier epoch, as far as the journal knows it.
+type pastSubmission struct {
+	tag, array   string
+	task         int32
+	count, slots int64
+	void         bool // refused, or not there
+}
+
+func (s *pastSubmission) fields(c *coder) {
+	c.string(&s.tag)
+	c.int32(&s.task)
+	c.int64(&s.count)
+	c.int64(&s.slots)
+	c.string(&s.array)
+	c.bool(&s.void)
+}
+
+// submission finds the last one with a tag.
+func (p *Past) submission(tag string) *pastSubmission {
+	for i := len(p.subs) - 1; i >= 0; i-- {
+		if p.subs[i].tag == tag {
+			return p.subs[i]
+		}
+	}
+	return nil
+}
+
+// adopt takes over what a batch system may still hold of earlier epochs. Workers that had joined have been inherited; those that had not
+// are still to come. A submission of which no answer is known may be there or not, as one whose answer was lost.
+func (e *Engine) adopt(p *Past) {
+	ended, ran := map[string][]int{}, map[string][]int{}
+	last := map[string]*pastWorker{} // of those that an element was, one after the other
+	for _, w := range p.order {
+		last[w.ID] = w
+	}
+	for _, w := range p.order {
+		if at := launcherName(w.ID); last[w.ID] != w || !w.Launched {
+			continue
+		} else if w.gone {
+			ended[at.Tag] = append(ended[at.Tag], at.Element)
+		} else {
+			ran[at.Tag] = append(ran[at.Tag], at.Element)
+		}
+	}
+	for _, was := range p.subs {
+		if was.void {
+			e.book.AdoptVoid(was.tag)
+			continue
+		}
+		if was.task < 0 || int(was.task) >= len(e.tasks) || was.count < 0 {
+			continue
+		}
+		e.book.Adopt(was.tag, was.array, int(was.count), ended[was.tag], ran[was.tag])
+		e.adoptWorkers(was, ended[was.tag])
+		if was.array != "" {
+			e.binds = append(e.binds, fleet.Call{Kind: fleet.CallBind, Tag: was.tag, Array: was.array})
+		}
+	}
+}
+
+// adoptWorkers makes workers of those elements of a submission that have not joined.
+func (e *Engine) adoptWorkers(was *pastSubmission, ended []int) {
+	s := e.inheritedSubmission(launcher.Worker{Tag: was.tag, Element: int(was.count) - 1})
+	s.request = Submission{Tag: was.tag, Count: int(was.count), Task: was.task, Slots: int(was.slots), Requires: e.tasks[was.task].spec.Requires}
+	over := make([]bool, was.count)
+	for _, i := range ended {
+		if i >= 0 && i < len(over) {
+			over[i] = true
+		}
+	}
+	for i := range over {
+		if over[i] || s.workers[i] != nil {
+			continue
+		}
+		w := &worker{id: launcher.Worker{Tag: was.tag, Element: i}.String(), sub: s, element: i, task: was.task, slots: int32(was.slots), answer: never, missed: true}
+		e.workers[w.id] = w
+		s.workers[i] = w
+		s.left++
+		e.fleet.Inherit(int(w.task), int64(w.slots))
+		e.tight = true
+		e.enlist(w)
+		e.recount(w)
+	}
+	e.lookAt(e.pendingPatience())
+}
