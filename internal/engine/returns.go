@@ -119,7 +119,7 @@ func (e *Engine) endLease(l *lease, end scheduler.Ending, use Use, f *Failure) {
 	case scheduler.Lost:
 		blamed = !end.Blameless
 	}
-	end.Hold = blamed && (t.spec.RetryBackoff > 0 || l.taken) && e.phase == running
+	end.Hold = (blamed && t.spec.RetryBackoff > 0 || l.taken) && e.phase == running
 	verdict := e.sched.Release(l.handout.Lease, end)
 	if verdict == scheduler.Stale || end.Outcome == scheduler.Recalled {
 		e.freeLease(l)
