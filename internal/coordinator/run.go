@@ -86,15 +86,8 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 	// From here on nothing changes any more: all that is left is to end and to write down.
 	var errs []error
 	taken := c.takenOver()
-	if l := c.cfg.Launcher; l != nil {
-		if a, can := l.(launcher.Adopter); can && taken != nil {
-			a.Release()
-		}
-		closing, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		if err := l.Close(closing); err != nil {
-			errs = append(errs, err)
-		}
-		cancel()
+	if err := c.closeLauncher(taken != nil); err != nil {
+		errs = append(errs, err)
 	}
 	endErrands()
 	c.errands.wait()
@@ -134,6 +127,25 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 		errs = append(errs, err)
 	}
 	return result, errors.Join(errs...)
+}
+
+// closeLauncher ends the workers that are left, unless another coordinator has taken them over.
+func (c *Coordinator) closeLauncher(taken bool) error {
+	l := c.cfg.Launcher
+	if l == nil {
+		return nil
+	}
+	if taken {
+		switch l := l.(type) {
+		case launcher.Queue:
+			return nil // all jobs of the run are the other one's
+		case launcher.Adopter:
+			l.Release()
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return l.Close(ctx)
 }
 
 // beside has f run until the function that it returns is called, which waits for it.
