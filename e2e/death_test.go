@@ -213,8 +213,9 @@ func TestAWorkerThatGoesOnAfterItsLossIsRefused(t *testing.T) {
 		then[v.Index] = v
 	}
 	then["0"].ok()
-	until := time.Now().Add(patience)
-	for !strings.Contains(run(t, dir, "blocks", "out", "--state", "held", "--json").stdout, `"task"`) { // until it is taken away
+	look := time.NewTicker(300 * time.Millisecond)
+	defer look.Stop()
+	for until := time.Now().Add(patience); !strings.Contains(run(t, dir, "blocks", "out", "--state", "held", "--json").stdout, `"task"`); <-look.C { // until it is taken away
 		if time.Now().After(until) {
 			t.Fatal("the block of a stopped worker is not taken away")
 		}
