@@ -78,6 +78,12 @@ func (c *Coordinator) read(s *session, head []byte, answer string) {
 		return
 	}
 	_ = s.conn.SetDeadline(time.Time{})
+	if _, secure := s.conn.(api.TLSConn); secure {
+		counted := underlying(s.conn)
+		below := wire.NewWriter(counted.Conn)
+		counted.sink.Store(below)
+		s.w.GoesTo(below)
+	}
 	pid := c.greet(s, hello)
 	attach := engine.Event{Kind: engine.EventAttach, Session: s.id, Worker: hello.Worker, Nonce: hello.Nonce}
 	for _, h := range hello.Held {

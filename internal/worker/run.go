@@ -42,11 +42,11 @@ type crew struct {
 	over     chan struct{} // closed when all slots have ended
 
 	mu      sync.Mutex
-	running map[leaseKey]context.CancelCauseFunc
-	early   map[leaseKey]bool // taken away before they were running here
-	halted  bool              // every block is to end
-	started map[string]bool   // tasks whose user code has been started at least once
-	served  map[string]int64  // blocks by task
+	all     []*slot
+	early   map[*heldBlock]bool // taken away before they were running here
+	halted  bool                // every block is to end
+	started map[string]bool     // tasks whose user code has been started at least once
+	served  map[string]int64    // blocks by task
 	failure error
 }
 
@@ -60,8 +60,7 @@ func Run(ctx context.Context, cfg Config) error {
 	c := &crew{
 		cfg: cfg, log: &blockLog{to: cfg.Log, limit: maxLogBytes},
 		stopping: make(chan struct{}), over: make(chan struct{}),
-		running: map[leaseKey]context.CancelCauseFunc{}, early: map[leaseKey]bool{},
-		started: map[string]bool{}, served: map[string]int64{},
+		early: map[*heldBlock]bool{}, started: map[string]bool{}, served: map[string]int64{},
 	}
 	c.cfg.Log = c.log
 	c.cfg.OnKill = c.taken
@@ -113,9 +112,16 @@ func (c *crew) work(ctx context.Context) error {
 		c.client.logf("worker %s of run %s serves task %q with %s on %s", c.client.WorkerID(), c.client.RunID(), task.Spec.ID, units.Plural(int64(c.cfg.Slots), "slot"), c.cfg.Node)
 	}
 	if c.spawner != nil {
+		var all []*slot
 		for i := range c.cfg.Slots {
-			s := &slot{crew: c, number: i}
-			c.slots.Go(s.loop)
+			all = append(all, &slot{crew: c, number: i})
+		}
+		c.mu.Lock()
+		c.all = all
+		c.mu.Unlock()
+		c.slots.Add(len(all))
+		for _, s := range all {
+			go s.loop()
 		}
 		go func() { // ends with the slots, which are waited for below
 			c.slots.Wait()
@@ -260,55 +266,62 @@ func (c *crew) killGrace(why error) time.Duration {
 func (c *crew) halt() {
 	c.mu.Lock()
 	c.halted = true
-	var all []context.CancelCauseFunc
-	for _, cancel := range c.running {
-		all = append(all, cancel)
+	var running []*attempt
+	for _, s := range c.all {
+		if s.now != nil {
+			running = append(running, s.now)
+		}
 	}
 	c.mu.Unlock()
-	for _, cancel := range all {
-		cancel(errStopped)
+	for _, a := range running {
+		a.ctx.cancel(errStopped)
 	}
 }
 
 // taken is Config.OnKill.
 func (c *crew) taken(b Block) {
-	key := leaseKey{b.Epoch, b.Lease}
 	c.mu.Lock()
-	cancel := c.running[key]
-	if cancel == nil {
-		c.early[key] = true // its slot is about to begin it, or has just ended it
+	var running *attempt
+	for _, s := range c.all {
+		if s.now != nil && s.now.block.held == b.held {
+			running = s.now
+		}
+	}
+	if running == nil {
+		c.early[b.held] = true // its slot is about to begin it, or has just ended it
 	}
 	c.mu.Unlock()
-	if cancel != nil {
-		cancel(errTaken)
+	if running != nil {
+		running.ctx.cancel(errTaken)
 	}
 }
 
 // begin makes a block known, so that it can be ended from outside.
-func (c *crew) begin(b *Block) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	key := leaseKey{b.Epoch, b.Lease}
+func (c *crew) begin(a *attempt) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running[key] = cancel
-	if c.early[key] {
-		cancel(errTaken)
+	a.slot.now = a
+	taken, halted := c.early[a.block.held], c.halted
+	c.mu.Unlock()
+	if taken {
+		a.ctx.cancel(errTaken)
 	}
-	if c.halted {
-		cancel(errStopped)
+	if halted {
+		a.ctx.cancel(errStopped)
 	}
-	return ctx, cancel
 }
 
 // release gives a block back.
-func (c *crew) release(b Block, r Result) {
-	err := c.client.Release(b, r)
-	key := leaseKey{b.Epoch, b.Lease}
+func (c *crew) release(a *attempt, r *Result) {
+	b := &a.block
+	err := c.client.giveBack(b.held, r)
+	full := false
 	c.mu.Lock()
-	delete(c.running, key)
-	delete(c.early, key)
-	c.served[b.TaskID()]++
-	full := b.Task.Spec.MaxBlocksPerWorker > 0 && c.served[b.TaskID()] >= b.Task.Spec.MaxBlocksPerWorker
+	a.slot.now = nil
+	delete(c.early, b.held)
+	if most := b.Task.Spec.MaxBlocksPerWorker; most > 0 {
+		c.served[b.TaskID()]++
+		full = c.served[b.TaskID()] >= most
+	}
 	c.mu.Unlock()
 	if err != nil {
 		c.client.logf("block %s ended (%v), but it had been taken away", b.Label(), r.Outcome)
