@@ -435,6 +435,8 @@ func (c *Client) beat() {
 	for {
 		c.mu.Lock()
 		every := c.patience.heartbeat
+		// One that is taken over while it is stopped says nothing and closes nothing: there has to be time left to look for the next.
+		silence := min(3*every, c.patience.abandon/2)
 		c.mu.Unlock()
 		timer := time.NewTimer(every)
 		select {
@@ -452,7 +454,7 @@ func (c *Client) beat() {
 		if l == nil {
 			continue
 		}
-		if silent := c.clock() - time.Duration(c.heard.Load()); silent > 3*every {
+		if silent := c.clock() - time.Duration(c.heard.Load()); silent > silence {
 			c.logf("nothing has come from the coordinator for %v: connecting again", silent.Round(time.Millisecond))
 			l.conn.Close()
 			continue
