@@ -150,6 +150,9 @@ func (e *Engine) idleTimeout() time.Duration {
 func (e *Engine) giveUp(w *worker) {
 	e.notice("worker %s on %s has been silent for %s: its blocks go out again", w.id, orUnknown(w.node), units.Duration((e.now - w.heard).Round(time.Second)))
 	e.back(w)
+	for l := w.first; l != nil && w.launched() && e.cfg.Launcher.Local; l = l.next {
+		l.taken = l.state == started // it is about to be killed, and until then what runs may write
+	}
 	e.reclaim(w, scheduler.Ending{Outcome: scheduler.Lost, Blameless: true})
 	if !w.launched() {
 		e.endWorker(w, "lost")
