@@ -212,6 +212,7 @@ func (e *Engine) refusedBy(s *submission, err error) {
 		return
 	case launcher.RefusedForLimits:
 		c.wave = max(count/2, 1)
+		e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
 		if count == 1 {
 			t.pauseTo = e.now + noRoomPause
 		}

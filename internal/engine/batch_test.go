@@ -1006,6 +1006,46 @@ func TestABlockThatNeverFitsFails(t *testing.T) {
 	}
 }
 
+// TestABlockThatNeverFitsFailsOverTwoLives: the count goes on in the next life.
+func TestABlockThatNeverFitsFailsOverTwoLives(t *testing.T) {
+	c := newCluster(t, nil, taskOf(1, "a"))
+	c.block = time.Hour
+	c.run(10 * time.Minute)
+	c.starts = func(string, int) time.Duration { return never }
+	c.crash("1.0", launcher.End{Cause: launcher.TimeLimit})
+	c.run(c.now + time.Minute)
+	if !slices.ContainsFunc(c.records[:c.durable], func(r Record) bool { return r.Kind == RecordCut }) {
+		t.Fatal("the cut is not written down")
+	}
+	n := c.resumed(taskOf(1, "a"))
+	n.after(time.Second, func() { n.start("2", 0, 1) })
+	n.run(10 * time.Minute)
+	n.crash("2.0", launcher.End{Cause: launcher.TimeLimit})
+	n.ends(time.Hour, RunFailed)
+	if got := n.e.sched.Tally(0); got.Failed != 1 {
+		t.Errorf("the counts are %+v", got)
+	}
+}
+
+// TestAResumeKnowsHowMuchRoomThereIs: what was refused is not tried again.
+func TestAResumeKnowsHowMuchRoomThereIs(t *testing.T) {
+	c := newCluster(t, nil, taskOf(40, "a"))
+	c.q.NextSubmit = func(launcher.Request) launchertest.Outcome {
+		return launchertest.Outcome{Err: &launcher.Refusal{Kind: launcher.RefusedForLimits, Text: "no"}}
+	}
+	c.starts = func(string, int) time.Duration { return never }
+	c.run(500 * time.Millisecond)
+	n := c.resumed(taskOf(40, "a"))
+	n.starts = func(string, int) time.Duration { return 2 * time.Second }
+	n.run(time.Minute)
+	for _, s := range n.submits {
+		if s.Count > 2 {
+			t.Errorf("after a refusal of 4, %d are asked for", s.Count)
+		}
+	}
+	n.ends(time.Hour, RunDone)
+}
+
 func TestPercentilesAreKnownToAnEighth(t *testing.T) {
 	var ts times
 	for i := range 1000 {

@@ -113,9 +113,11 @@ func (e *Engine) cut(l *lease, end scheduler.Ending, f *Failure) (scheduler.Endi
 	if e.cuts == nil {
 		e.cuts = map[blockOf]int{}
 	}
+	e.append(Record{Kind: RecordCut, Task: l.handout.Task, Block: l.handout.Block})
 	if e.cuts[key]++; e.cuts[key] < maxCuts {
 		return end, f
 	}
+	delete(e.cuts, key)
 	longest := "none has finished yet"
 	if t := e.tasks[l.handout.Task].times; t != nil && t.total > 0 {
 		longest = "the longest that finished took " + units.Duration(t.longest.Round(time.Second))
