@@ -173,6 +173,7 @@ func (e *Engine) learnOf(w *worker, n *fleet.News) {
 	st := &n.Status
 	if st.Left > 0 {
 		w.until = e.now + st.Left
+		e.tellTimeLeft(w)
 	}
 	w.wish = n.Wish
 	if st.Node != "" && w.node != st.Node {

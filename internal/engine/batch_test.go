@@ -73,6 +73,7 @@ type agent struct {
 	served  int
 	told    bool
 	ready   bool // it is welcome
+	until   time.Duration
 }
 
 func taskOf(blocks int64, id string) job.Task {
@@ -222,6 +223,8 @@ func (c *cluster) effect(f *Effect) {
 				c.goOn(a)
 			}
 		})
+	case EffectTimeLeft:
+		c.by(f.Session).until = c.now + f.Left
 	case EffectDrain, EffectStop:
 		if a := c.by(f.Session); a != nil {
 			a.told = true
@@ -971,6 +974,8 @@ func TestAWorkerGetsOnlyBlocksThatFit(t *testing.T) {
 			})
 			if a := c.agents[tag+".0"]; a != nil && !a.dead && c.now >= at {
 				t.Fatalf("worker %s runs into its limit", a.id)
+			} else if a != nil && !a.dead && a.served > 0 && (a.until > at+15*time.Second || a.until < at-15*time.Second) {
+				t.Fatalf("at %v worker %s thinks that its end is at %v, and it is at %v", c.now, a.id, a.until, at)
 			}
 		}
 		if c.final != nil {
