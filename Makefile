@@ -1,15 +1,15 @@
 # Every target does its own set-up: scripts/go is a Go that is new enough, brought into .tools/ if there is none.
 # Variables: ARGS goes to the demo (ARGS=--fresh starts over), to test (packages) and to bench.
-# RUNS and SEED (of a single run) go to soak.
+# RUNS and SEED (of a single run) go to soak, SEEDS and FROM to sim.
 
 GO    := scripts/go
 BUILD := -trimpath -tags urfave_cli_no_docs
 
 .DEFAULT_GOAL := help
-.PHONY: help build test bench soak lint demo clean
+.PHONY: help build test test-slurm bench soak sim sim-faults lint demo clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 build: ## build bin/daisy-submit, bin/daisy-worker and bin/nuclei
 	@mkdir -p bin
@@ -18,11 +18,20 @@ build: ## build bin/daisy-submit, bin/daisy-worker and bin/nuclei
 test: ## run all tests, with the race detector
 	@scripts/test $(ARGS)
 
+test-slurm: ## run the tests on a real Slurm, which they start themselves (root, Debian's packages)
+	@scripts/test-slurm $(ARGS)
+
 bench: ## measure, and print each figure beside what it should be
 	$(GO) run ./internal/bench $(ARGS)
 
 soak: ## kill and resume the demo at random moments, 200 runs (RUNS=20: only so many)
 	DAISY_SOAK=$(or $(RUNS),200) DAISY_SOAK_SEED=$(SEED) $(GO) test ./e2e -run '^TestTheDemoThatIsKilledAgainAndAgain' -timeout 0 -count 1 -v
+
+sim: ## simulate whole runs in virtual time, 100000 seeds (SEEDS=1000: only so many, FROM=7: from that one on)
+	$(GO) test ./internal/sim -run '^TestSeeds$$' -timeout 0 -count 1 -v -seeds=$(or $(SEEDS),100000) -from=$(or $(FROM),1)
+
+sim-faults: ## break the code on purpose, one fault at a time, and see that the simulation finds each
+	$(GO) test ./internal/sim -run '^TestDeliberateFaultsAreCaught$$' -timeout 0 -count 1 -v -faults=all
 
 lint: ## gofmt, go vet, staticcheck
 	@scripts/lint

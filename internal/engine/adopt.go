@@ -79,7 +79,7 @@ func (e *Engine) adoptWorkers(was *pastSubmission, ended []int) {
 		if over[i] || s.workers[i] != nil {
 			continue
 		}
-		w := &worker{id: launcher.Worker{Tag: was.tag, Element: i}.String(), sub: s, element: i, task: was.task, slots: int32(was.slots), answer: never}
+		w := &worker{id: launcher.Worker{Tag: was.tag, Element: i}.String(), sub: s, element: i, task: was.task, slots: int32(was.slots), answer: never, missed: true}
 		e.workers[w.id] = w
 		s.workers[i] = w
 		s.left++

@@ -128,10 +128,14 @@ func (e *Engine) serve(i int, w *worker) bool {
 	t.waiting.remove(w)
 	e.await(w)
 
-	told := highest < t.mark.durable
+	told := highest < t.mark.durable && e.isKnown(w)
 	if !told {
 		e.raiseMark(i, highest)
-		e.queue.push(pending{upTo: t.mark.record, kind: pendingHandout, worker: w, session: w.session, seq: req.id, task: int32(i), handouts: slices.Clone(handouts)})
+		upTo := t.mark.record
+		if !e.isKnown(w) {
+			upTo = max(upTo, w.record)
+		}
+		e.queue.push(pending{upTo: upTo, kind: pendingHandout, worker: w, session: w.session, seq: req.id, task: int32(i), handouts: slices.Clone(handouts)})
 	}
 	for _, h := range handouts {
 		l := e.newLease(h, w)
@@ -151,6 +155,12 @@ func (e *Engine) serve(i int, w *worker) bool {
 		}
 	}
 	return true
+}
+
+// isKnown reports whether a resume would know that a worker may hold blocks, and wait for it before it hands them to others: before that
+// it gets none. Where the launcher ends whoever is not known, as on one machine, that need not be durable.
+func (e *Engine) isKnown(w *worker) bool {
+	return e.book == nil || w.sub == nil || w.record <= e.committed
 }
 
 // handOver gives the worker the blocks that have waited for the mark, unless it is not there any more: then they go to others.

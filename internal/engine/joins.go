@@ -22,6 +22,7 @@ type worker struct {
 
 	nonce  uint64
 	number uint32 // from 1, in the order of joining; 0 = not joined
+	record uint64 // of its join
 	node   string
 	nodeNo uint32
 	task   int32
@@ -44,6 +45,8 @@ type worker struct {
 	toldWhy  string
 	toldAt   time.Duration // when it held nothing any more after being told
 	killed   bool
+	missed   bool // it may have looked for a coordinator while there was none: that it never connected proves nothing
+	unseen   bool // nobody has seen it end, and it may take what it has taken still: whoever resumes the run has to wait for it
 	tardy    bool // it never connected, or never asked for anything, and is killed for that
 	joinedAt time.Duration
 	askedAt  time.Duration // when it last asked, or joined
@@ -213,6 +216,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 		}
 		e.openRow(w)
 		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds()})
+		w.record = e.appended
 		e.wantCommit = true
 		e.emit(Effect{Kind: EffectWorker, Worker: &WorkerChange{ID: w.id, Node: w.node, Task: w.task}})
 	}
@@ -411,7 +415,7 @@ func (e *Engine) endWorker(w *worker, word string) {
 		}
 	}
 	e.closeRow(w, word)
-	if w.number != 0 {
+	if w.number != 0 && !w.unseen {
 		e.append(Record{Kind: RecordGone, Worker: w.number, Text: word, At: e.last.Microseconds()})
 	}
 	if w.number != 0 || w.sub.sent { // of one that was never asked for nobody has heard

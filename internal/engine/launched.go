@@ -166,7 +166,7 @@ func lossOf(w *worker) scheduler.Ending {
 
 // judge counts a worker that ended by itself before it returned anything.
 func (e *Engine) judge(w *worker) {
-	if w.returned || !w.sub.sent {
+	if w.returned || !w.sub.sent || w.missed && w.nonce == 0 {
 		return
 	}
 	broken := w.leaving && w.leave == LeaveBroken

@@ -175,3 +175,8 @@ func (e *Engine) closeRow(w *worker, end string) {
 	w.row.over, w.row.end = true, end
 	w.row.served += time.Duration(w.row.slots) * (e.now - w.row.since)
 }
+
+// Tally is where the blocks of a task stand, and whether it has ended: what a Snapshot says of it, without the rest.
+func (e *Engine) Tally(task int) (scheduler.Tally, scheduler.TaskState) {
+	return e.sched.Tally(task), e.sched.State(task)
+}

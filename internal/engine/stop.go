@@ -162,6 +162,7 @@ func (e *Engine) progress() bool {
 				if e.book == nil {
 					e.notice("worker %s was killed and its end was not seen", w.id)
 				}
+				w.unseen = e.book != nil
 				e.endWorker(w, "killed_by_us")
 			}
 			return true

@@ -253,8 +253,8 @@ func (b *Book) absentees(now time.Duration, en *entry) {
 			el.absent = 0
 			continue
 		}
-		if el.absent == 0 {
-			el.absentAt = b.askedAt
+		if el.absent == 0 || el.joined && b.cfg.Heard(w) >= el.absentAt { // what it said last came since: its absence begins anew
+			el.absent, el.absentAt = 0, b.askedAt
 		}
 		el.absent = min(el.absent+1, 200)
 		if el.state == ran && !el.hinted {

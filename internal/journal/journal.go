@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -19,7 +18,7 @@ const DefaultSegmentBytes = 16 << 20
 type Journal struct {
 	dir      string
 	epoch    uint64
-	disk     disk
+	disk     Disk
 	check    func() error
 	after    Position
 	maxBytes int64
@@ -33,7 +32,7 @@ type Journal struct {
 	writing  batch      // swapped with filling; not empty only after a failed commit
 	durable  uint64
 	segment  uint32
-	current  file // nil: the next commit begins a segment
+	current  File // nil: the next commit begins a segment
 	path     string
 	size     int64 // durable bytes of the current segment
 	earlier  int64 // durable bytes of this epoch's earlier segments
@@ -81,7 +80,8 @@ func WithSegmentBytes(n int64) Option { return func(j *Journal) { j.maxBytes = n
 // not count from now on.
 func After(last Position) Option { return func(j *Journal) { j.after = last } }
 
-func withDisk(d disk) Option { return func(j *Journal) { j.disk = d } }
+// OnDisk puts the journal on another disk than that of the system.
+func OnDisk(d Disk) Option { return func(j *Journal) { j.disk = d } }
 
 // Create begins the journal of an epoch (from 1) in dir, which must exist. The first
 // segment is made durable, which claims the epoch: a second Create of the same
@@ -112,7 +112,7 @@ func Create(dir string, epoch uint64, options ...Option) (*Journal, error) {
 // that was killed had written but not synced, and this epoch builds on it.
 // Their names become durable no later than that of this epoch's first segment.
 func (j *Journal) settle() error {
-	files, snapshots, _, err := list(j.dir)
+	files, snapshots, _, err := list(j.disk, j.dir)
 	if err != nil {
 		return err
 	}
@@ -120,14 +120,14 @@ func (j *Journal) settle() error {
 		if err := j.disk.Sync(f.path); err != nil {
 			return err
 		}
-		info, err := os.Stat(f.path)
+		size, err := j.disk.Size(f.path)
 		if err != nil {
 			return err
 		}
 		if filepath.Ext(f.path) == snapshotEnd {
-			j.snapshot = info.Size()
+			j.snapshot = size
 		} else {
-			j.closed.bytes += info.Size()
+			j.closed.bytes += size
 		}
 	}
 	return nil
@@ -263,7 +263,7 @@ func (j *Journal) leave() {
 	j.current, j.size = nil, 0
 }
 
-func writeAll(f file, path string, bytes []byte) error {
+func writeAll(f File, path string, bytes []byte) error {
 	if n, err := f.Write(bytes); err != nil {
 		return withPath("write", path, err)
 	} else if n < len(bytes) {
@@ -272,7 +272,7 @@ func writeAll(f file, path string, bytes []byte) error {
 	return nil
 }
 
-func writeAndSync(f file, path string, bytes []byte) error {
+func writeAndSync(f File, path string, bytes []byte) error {
 	if err := writeAll(f, path, bytes); err != nil {
 		return err
 	}

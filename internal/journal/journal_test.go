@@ -120,7 +120,7 @@ func TestWhatWasNotCommittedIsNotThere(t *testing.T) {
 
 func TestOneCommitIsOneWriteAndOneSync(t *testing.T) {
 	d := newFaultyDisk()
-	j := mustCreate(t, t.TempDir(), 1, withDisk(d))
+	j := mustCreate(t, t.TempDir(), 1, OnDisk(d))
 	d.writes, d.syncs = 0, 0
 	for range 1000 {
 		j.Append([]byte("record"))
@@ -149,7 +149,7 @@ func TestASegmentThatIsFullIsFollowedByAnother(t *testing.T) {
 		t.Errorf("%d segments, want several", report.Segments)
 	}
 	var total int64
-	files, _, _, _ := list(dir)
+	files, _, _, _ := list(osDisk{}, dir)
 	for _, f := range files {
 		info, err := os.Stat(f.path)
 		if err != nil {
@@ -285,7 +285,7 @@ func TestAWriterThatWasTakenOverAddsNothing(t *testing.T) {
 
 func TestAReaderBesideALiveWriterGetsAPrefix(t *testing.T) {
 	dir := t.TempDir()
-	j := mustCreate(t, dir, 1, WithSegmentBytes(300), withDisk(newCrashDisk(dir)))
+	j := mustCreate(t, dir, 1, WithSegmentBytes(300), OnDisk(newCrashDisk(dir)))
 	const n = 400
 	done := make(chan struct{})
 	go func() {
@@ -371,7 +371,7 @@ func TestAFullDiskIsNamedAndNothingIsLostWhenSpaceIsBack(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			dir := t.TempDir()
 			d := newFaultyDisk()
-			j := mustCreate(t, dir, 1, withDisk(d))
+			j := mustCreate(t, dir, 1, OnDisk(d))
 			j.Append([]byte("a"))
 			mustCommit(t, j, 1)
 			fault.set(d, fault.err)
@@ -417,7 +417,7 @@ type faultyDisk struct {
 
 func newFaultyDisk() *faultyDisk { return &faultyDisk{} }
 
-func (d *faultyDisk) Create(path string) (file, error) {
+func (d *faultyDisk) Create(path string) (File, error) {
 	f, err := d.osDisk.Create(path)
 	if err != nil {
 		return nil, err
@@ -427,16 +427,16 @@ func (d *faultyDisk) Create(path string) (file, error) {
 
 type faultyFile struct {
 	d *faultyDisk
-	file
+	File
 }
 
 func (f *faultyFile) Write(b []byte) (int, error) {
 	f.d.writes++
 	if f.d.write != nil {
-		n, _ := f.file.Write(b[:min(f.d.part, len(b))])
+		n, _ := f.File.Write(b[:min(f.d.part, len(b))])
 		return n, f.d.write
 	}
-	return f.file.Write(b)
+	return f.File.Write(b)
 }
 
 func (f *faultyFile) Sync() error {
@@ -444,12 +444,12 @@ func (f *faultyFile) Sync() error {
 	if f.d.sync != nil {
 		return f.d.sync
 	}
-	return f.file.Sync()
+	return f.File.Sync()
 }
 
 func (f *faultyFile) Truncate(n int64) error {
 	if f.d.truncate != nil {
 		return f.d.truncate
 	}
-	return f.file.Truncate(n)
+	return f.File.Truncate(n)
 }

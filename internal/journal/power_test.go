@@ -21,6 +21,7 @@ var errKilled = errors.New("the writer was killed")
 // journaling file system has it. What an fsync that failed was asked for is
 // still seen by readers, but no later fsync brings it to the disk.
 type crashDisk struct {
+	osDisk
 	dir     string
 	fault   func(op string) error // gives the error of the next operation; nil: it works
 	keep    func(n int) int       // of n bytes or changes that nobody synced, how many reach the disk all the same
@@ -28,7 +29,7 @@ type crashDisk struct {
 	seen    map[string]*crashFile
 	synced  map[string]*crashFile
 	changes []change // from synced to seen
-	open    []file
+	open    []File
 }
 
 const sector = 512 // bytes that a disk writes as a whole
@@ -39,7 +40,7 @@ type change struct {
 }
 
 type crashFile struct {
-	file
+	File
 	d      *crashDisk
 	seen   []byte
 	synced []byte
@@ -63,7 +64,7 @@ func (d *crashDisk) fail(op string) error {
 	return err
 }
 
-func (d *crashDisk) Create(path string) (file, error) {
+func (d *crashDisk) Create(path string) (File, error) {
 	if err := d.fail("create"); err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (d *crashDisk) Create(path string) (file, error) {
 		return nil, err
 	}
 	d.open = append(d.open, f)
-	c := &crashFile{file: f, d: d}
+	c := &crashFile{File: f, d: d}
 	d.change(path, c)
 	return c, nil
 }
@@ -133,7 +134,7 @@ func (f *crashFile) Write(b []byte) (int, error) {
 		b = b[:f.d.keep(len(b))]
 	}
 	f.seen = append(f.seen, b...)
-	n, werr := f.file.Write(b)
+	n, werr := f.File.Write(b)
 	return n, errors.Join(err, werr)
 }
 
@@ -165,7 +166,7 @@ func (f *crashFile) Truncate(n int64) error {
 	}
 	f.seen = f.seen[:n]
 	f.dirty, f.lost = min(f.dirty, int(n)), false
-	return f.file.Truncate(n)
+	return f.File.Truncate(n)
 }
 
 // kill ends the writer; what it wrote is seen by others.
@@ -227,7 +228,7 @@ func (d *crashDisk) powerFailure(t interface{ Fatal(...any) }) {
 func TestASegmentThatWasCommittedToIsThereAfterAPowerFailure(t *testing.T) {
 	dir := t.TempDir()
 	d := newCrashDisk(dir)
-	j := mustCreate(t, dir, 1, withDisk(d), WithSegmentBytes(100))
+	j := mustCreate(t, dir, 1, OnDisk(d), WithSegmentBytes(100))
 	var want []string
 	for i := range uint64(6) {
 		if i == 3 {
@@ -246,7 +247,7 @@ func TestASegmentThatWasCommittedToIsThereAfterAPowerFailure(t *testing.T) {
 func TestWhatACommitCouldNotSyncIsNotBuiltOn(t *testing.T) {
 	dir := t.TempDir()
 	d := newCrashDisk(dir)
-	j := mustCreate(t, dir, 1, withDisk(d))
+	j := mustCreate(t, dir, 1, OnDisk(d))
 	j.Append([]byte("a"))
 	mustCommit(t, j, 1)
 	j.Append([]byte("b"))
@@ -262,7 +263,7 @@ func TestWhatACommitCouldNotSyncIsNotBuiltOn(t *testing.T) {
 	d.kill()
 	d.fault = func(string) error { return nil }
 	report := wantRecords(t, dir, "1/1 a")
-	mustCreate(t, dir, 2, withDisk(d), After(report.Last))
+	mustCreate(t, dir, 2, OnDisk(d), After(report.Last))
 	d.powerFailure(t)
 	wantRecords(t, dir, "1/1 a")
 }
@@ -272,7 +273,7 @@ func TestWhatAKilledWriterDidNotSyncIsOnTheDiskBeforeItIsBuiltOn(t *testing.T) {
 		t.Run(killedAt, func(t *testing.T) {
 			dir := t.TempDir()
 			d := newCrashDisk(dir)
-			j := mustCreate(t, dir, 1, withDisk(d), WithSegmentBytes(map[string]int64{"sync": 1 << 20, "sync directory": 1}[killedAt]))
+			j := mustCreate(t, dir, 1, OnDisk(d), WithSegmentBytes(map[string]int64{"sync": 1 << 20, "sync directory": 1}[killedAt]))
 			j.Append([]byte("a"))
 			d.fault = func(op string) error {
 				if op == killedAt {
@@ -286,7 +287,7 @@ func TestWhatAKilledWriterDidNotSyncIsOnTheDiskBeforeItIsBuiltOn(t *testing.T) {
 			d.kill()
 			d.fault = func(string) error { return nil }
 			report := wantRecords(t, dir, "1/1 a")
-			next := mustCreate(t, dir, 2, withDisk(d), After(report.Last))
+			next := mustCreate(t, dir, 2, OnDisk(d), After(report.Last))
 			next.Append([]byte("b"))
 			mustCommit(t, next, 1)
 			d.powerFailure(t)
@@ -351,7 +352,7 @@ func TestWhatCommitReportedOutlivesAnyCrash(t *testing.T) {
 
 // liveUntilKilled is the life of one writer.
 func liveUntilKilled(t *rapid.T, dir string, d *crashDisk, epoch uint64, last Position) (created bool, durable, appended uint64) {
-	j, err := Create(dir, epoch, withDisk(d), After(last), WithSegmentBytes(rapid.Int64Range(1, 3000).Draw(t, "segment bytes")))
+	j, err := Create(dir, epoch, OnDisk(d), After(last), WithSegmentBytes(rapid.Int64Range(1, 3000).Draw(t, "segment bytes")))
 	if err != nil {
 		return false, 0, 0
 	}

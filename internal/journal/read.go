@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 )
@@ -54,6 +52,7 @@ func (e *DamageError) Error() string {
 type ReadOption func(*reading)
 
 type reading struct {
+	disk     Disk
 	snapshot func(state []byte) error
 	until    Closed
 }
@@ -63,6 +62,9 @@ type reading struct {
 func WithSnapshot(state func(state []byte) error) ReadOption {
 	return func(r *reading) { r.snapshot = state }
 }
+
+// ReadFrom has Read read from another disk than that of the system.
+func ReadFrom(d Disk) ReadOption { return func(r *reading) { r.disk = d } }
 
 // Until has Read stop at a place of the journal's newest epoch.
 func Until(at Closed) ReadOption { return func(r *reading) { r.until = at } }
@@ -79,11 +81,11 @@ func Until(at Closed) ReadOption { return func(r *reading) { r.until = at } }
 // fails with fs.ErrNotExist where the writer dropped a segment just then.
 func Read(dir string, record func(epoch, seq uint64, record []byte) error, options ...ReadOption) (Report, error) {
 	var report Report
-	var r reading
+	r := reading{disk: osDisk{}}
 	for _, o := range options {
 		o(&r)
 	}
-	files, snapshots, _, err := list(dir)
+	files, snapshots, _, err := list(r.disk, dir)
 	if err != nil {
 		return report, err
 	}
@@ -92,7 +94,7 @@ func Read(dir string, record func(epoch, seq uint64, record []byte) error, optio
 		return report, err
 	}
 	files = slices.DeleteFunc(files, func(f segmentFile) bool { return f.before(begin) })
-	chain, err := readHeaders(files, &report)
+	chain, err := readHeaders(r.disk, files, &report)
 	if err != nil {
 		return report, err
 	}
@@ -114,7 +116,7 @@ func Read(dir string, record func(epoch, seq uint64, record []byte) error, optio
 		if i == 0 || chain[i-1].epoch != s.epoch {
 			report.Epochs++
 		}
-		if data, err = readInto(data, s.path, math.MaxInt64); err != nil {
+		if data, err = r.disk.Read(s.path, data, math.MaxInt64); err != nil {
 			return report, fmt.Errorf("read the journal: %w", err)
 		}
 		report.Segments++
@@ -149,7 +151,7 @@ func (r *reading) begin(snapshots []segmentFile) (at Closed, state []byte, err e
 	if r.snapshot == nil {
 		return at, nil, fmt.Errorf("%s stands for the first records of the journal, which are gone", newest.path)
 	}
-	return readSnapshot(newest)
+	return readSnapshot(r.disk, newest)
 }
 
 // follows checks that the segments go on where a snapshot ends, or begin where nothing is before them.
@@ -184,10 +186,10 @@ type link struct {
 // readHeaders reads the headers of all segments and works out from each how
 // many records of the one before count. Segments whose header was cut by a
 // crash are reported and left out.
-func readHeaders(files []segmentFile, report *Report) ([]link, error) {
+func readHeaders(d Disk, files []segmentFile, report *Report) ([]link, error) {
 	var chain []link
 	for i, f := range files {
-		head, err := readInto(nil, f.path, segmentHeaderSize)
+		head, err := d.Read(f.path, nil, segmentHeaderSize)
 		if err != nil {
 			return nil, fmt.Errorf("read the journal: %w", err)
 		}
@@ -196,7 +198,7 @@ func readHeaders(files []segmentFile, report *Report) ([]link, error) {
 		var whole []byte
 		if err != nil && !errors.As(err, &version) {
 			// From here on only what is read now counts: a writer that is alive may have gone on.
-			if whole, err = readInto(nil, f.path, math.MaxInt64); err != nil {
+			if whole, err = d.Read(f.path, nil, math.MaxInt64); err != nil {
 				return nil, fmt.Errorf("read the journal: %w", err)
 			}
 			h, err = parseSegmentHeader(whole)
@@ -274,26 +276,6 @@ func connectEpoch(epoch []link, until uint64) error {
 		}
 	}
 	return nil
-}
-
-// readInto reads a file, at most the given number of its bytes, and takes the room of b where it can.
-func readInto(b []byte, path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	size := int(min(info.Size(), most))
-	b = slices.Grow(b[:0], size)[:size]
-	n, err := io.ReadFull(f, b)
-	if err == io.EOF || err == io.ErrUnexpectedEOF { // its writer cut it meanwhile, after a failed commit
-		err = nil
-	}
-	return b[:n], err
 }
 
 // scanned is where the reading of a segment ended and why.

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -132,7 +131,7 @@ func appendSnapshot(at Closed, state []byte) [3][]byte {
 
 // drop removes what a snapshot replaces, the oldest first.
 func (j *Journal) drop(at Closed) error {
-	files, snapshots, unfinished, err := list(j.dir)
+	files, snapshots, unfinished, err := list(j.disk, j.dir)
 	if err != nil {
 		return err
 	}
@@ -157,32 +156,32 @@ func snapshotName(epoch uint64, segment uint32, end string) string {
 
 // list gives the files of a journal in the order in which they were written:
 // segments, snapshots, and snapshots that were never finished.
-func list(dir string) (segments, snapshots, unfinished []segmentFile, err error) {
-	entries, err := os.ReadDir(dir)
+func list(d Disk, dir string) (segments, snapshots, unfinished []segmentFile, err error) {
+	names, err := d.List(dir)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("read the journal directory: %w", err)
 	}
-	for _, e := range entries {
+	for _, name := range names {
 		var into *[]segmentFile
-		begin, end := "snapshot-", filepath.Ext(e.Name())
+		begin, end := "snapshot-", filepath.Ext(name)
 		switch {
-		case strings.HasPrefix(e.Name(), "journal-") && end == ".log":
+		case strings.HasPrefix(name, "journal-") && end == ".log":
 			begin, into = "journal-", &segments
-		case strings.HasPrefix(e.Name(), begin) && end == snapshotEnd:
+		case strings.HasPrefix(name, begin) && end == snapshotEnd:
 			into = &snapshots
-		case strings.HasPrefix(e.Name(), begin) && end == unfinishedEnd:
+		case strings.HasPrefix(name, begin) && end == unfinishedEnd:
 			into = &unfinished
 		default:
 			continue
 		}
-		first, second, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(e.Name(), begin), end), "-")
+		first, second, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(name, begin), end), "-")
 		epoch, err1 := strconv.ParseUint(first, 10, 64)
 		segment, err2 := strconv.ParseUint(second, 10, 32)
 		// Only names that we would write: "journal-1-1.log" beside "journal-000001-000001.log" would be read twice.
-		if err1 != nil || err2 != nil || fmt.Sprintf("%s%06d-%06d%s", begin, epoch, segment, end) != e.Name() {
-			return nil, nil, nil, fmt.Errorf("%s: this is not the name of a journal segment or snapshot; move the file away", filepath.Join(dir, e.Name()))
+		if err1 != nil || err2 != nil || fmt.Sprintf("%s%06d-%06d%s", begin, epoch, segment, end) != name {
+			return nil, nil, nil, fmt.Errorf("%s: this is not the name of a journal segment or snapshot; move the file away", filepath.Join(dir, name))
 		}
-		*into = append(*into, segmentFile{filepath.Join(dir, e.Name()), epoch, uint32(segment)})
+		*into = append(*into, segmentFile{filepath.Join(dir, name), epoch, uint32(segment)})
 	}
 	for _, files := range [][]segmentFile{segments, snapshots, unfinished} {
 		slices.SortFunc(files, func(a, b segmentFile) int {
@@ -193,8 +192,8 @@ func list(dir string) (segments, snapshots, unfinished []segmentFile, err error)
 }
 
 // readSnapshot reads a snapshot and checks every byte of it.
-func readSnapshot(f segmentFile) (at Closed, state []byte, err error) {
-	data, err := readInto(nil, f.path, math.MaxInt64)
+func readSnapshot(d Disk, f segmentFile) (at Closed, state []byte, err error) {
+	data, err := d.Read(f.path, nil, math.MaxInt64)
 	if err != nil {
 		return at, nil, fmt.Errorf("read the journal: %w", err)
 	}

@@ -125,7 +125,7 @@ func TestACompactionThatIsCutOffAnywhereLosesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				d := newCrashDisk(dir)
-				j := twoEpochs(t, dir, withDisk(d))
+				j := twoEpochs(t, dir, OnDisk(d))
 				n, where := 0, ""
 				d.fault = func(op string) error {
 					if n++; n == at+1 {
@@ -155,7 +155,7 @@ func TestACompactionThatIsCutOffAnywhereLosesNothing(t *testing.T) {
 				}
 				// The next epoch goes on, and compacts what was left.
 				d.fault = func(string) error { return nil }
-				next := mustCreate(t, dir, 3, After(Position{2, 2}), withDisk(d))
+				next := mustCreate(t, dir, 3, After(Position{2, 2}), OnDisk(d))
 				next.Append([]byte("d"))
 				rotate(t, next)
 				if err := compact(t, next); err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"math/bits"
-	"os"
 	"path/filepath"
 
 	"example.org/daisy/geom"
@@ -13,11 +12,11 @@ import (
 // Forget clears the done marks of a group, and returns how many there were. Failures, which are a history, stay. It takes the lock of
 // the group, and refuses what Open refuses; where there is no group there is nothing to forget.
 func Forget(dir string, g *geom.Grid, options ...Option) (marks int64, err error) {
-	s, err := newStore(dir, g)
+	s, err := newStore(osDisk{flock}, dir, g)
 	if err != nil {
 		return 0, err
 	}
-	if fresh, err := isFresh(s.dir); fresh || err != nil {
+	if fresh, err := isFresh(s.disk, s.dir); fresh || err != nil {
 		return 0, err
 	}
 	if s, err = Open(dir, g, options...); err != nil {
@@ -36,8 +35,8 @@ func Forget(dir string, g *geom.Grid, options ...Option) (marks int64, err error
 	}
 	// A chunk that is not there is one of zeros: nobody ever sees a part of the marks.
 	path := chunkPath(filepath.Join(s.dir, doneArray), s.cells)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, explain("remove", path, err)
 	}
-	return marks, syncDir(filepath.Dir(path))
+	return marks, syncDir(s.disk, filepath.Dir(path))
 }

@@ -31,76 +31,68 @@ var arrays = map[string]struct {
 }
 
 // isFresh reports whether dir does not exist or is an empty directory.
-func isFresh(dir string) (bool, error) {
-	f, err := os.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
-	}
-	if err != nil {
-		return false, explain("open", dir, err)
-	}
-	defer f.Close()
-	_, err = f.Readdirnames(1)
+func isFresh(d Disk, dir string) (bool, error) {
+	some, err := d.Any(dir)
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, fs.ErrNotExist): // removed meanwhile: a run that begins replaces an empty directory
+	case errors.Is(err, fs.ErrNotExist): // perhaps removed meanwhile: a run that begins replaces an empty directory
 		return true, nil
 	case errors.Is(err, syscall.ENOTDIR):
 		return false, &UnreadableError{dir, dir, "it is a file, not a directory"}
 	case err != nil:
 		return false, explain("list", dir, err)
 	}
-	return false, nil
+	return !some, nil
 }
 
 // makeGroup makes a group without a mark. It is built beside its place and
 // renamed, so that a crash leaves no group that lacks a file.
-func makeGroup(dir, hash string, c cells, names []string) (err error) {
+func makeGroup(d Disk, dir, hash string, c cells, names []string) (err error) {
 	// The group's lock is held, so what stands there was left by a crash.
 	temp := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".new")
-	if err := os.RemoveAll(temp); err != nil {
+	if err := d.RemoveAll(temp); err != nil {
 		return explain("make", dir, err)
 	}
-	if err := os.Mkdir(temp, 0o777); err != nil {
+	if err := d.Mkdir(temp, 0o777); err != nil {
 		return explain("make", dir, err)
 	}
 	defer func() {
 		if err != nil {
-			_ = os.RemoveAll(temp)
+			_ = d.RemoveAll(temp)
 		}
 	}()
 	for _, name := range names {
-		if err := makeArray(temp, name, c); err != nil {
+		if err := makeArray(d, temp, name, c); err != nil {
 			return err
 		}
 	}
-	if err := writeSynced(filepath.Join(temp, metadataFile), groupJSON(hash)); err != nil {
+	if err := writeSynced(d, filepath.Join(temp, metadataFile), groupJSON(hash)); err != nil {
 		return err
 	}
-	if err := syncDir(temp); err != nil {
+	if err := syncDir(d, temp); err != nil {
 		return err
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // removes an empty directory only
+	if err := d.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // removes an empty directory only
 		return explain("make", dir, err)
 	}
-	if err := os.Rename(temp, dir); err != nil {
+	if err := d.Rename(temp, dir); err != nil {
 		return explain("make", dir, err)
 	}
-	return syncDir(filepath.Dir(dir))
+	return syncDir(d, filepath.Dir(dir))
 }
 
-func makeArray(group, name string, c cells) error {
+func makeArray(d Disk, group, name string, c cells) error {
 	dir := filepath.Join(group, name)
-	if err := os.Mkdir(dir, 0o777); err != nil {
+	if err := d.Mkdir(dir, 0o777); err != nil {
 		return explain("make", dir, err)
 	}
 	kind := arrays[name]
-	if err := writeSynced(filepath.Join(dir, metadataFile), arrayJSON(c.array, kind.dataType)); err != nil {
+	if err := writeSynced(d, filepath.Join(dir, metadataFile), arrayJSON(c.array, kind.dataType)); err != nil {
 		return err
 	}
-	if err := makeChunk(chunkPath(dir, c), kind.cell*c.count); err != nil {
+	if err := makeChunk(d, chunkPath(dir, c), kind.cell*c.count); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return syncDir(d, dir)
 }
 
 func chunkPath(array string, c cells) string {
@@ -108,11 +100,11 @@ func chunkPath(array string, c cells) string {
 }
 
 // makeChunk makes a chunk of zeros. It is sparse: it takes no room until it is written to.
-func makeChunk(path string, size int64) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+func makeChunk(d Disk, path string, size int64) error {
+	if err := d.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return explain("make", path, err)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := d.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return explain("make", path, err)
 	}
@@ -123,11 +115,11 @@ func makeChunk(path string, size int64) error {
 	if err := f.Sync(); err != nil {
 		return explain("make", path, err)
 	}
-	return syncDir(filepath.Dir(path))
+	return syncDir(d, filepath.Dir(path))
 }
 
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+func writeSynced(d Disk, path string, data []byte) error {
+	f, err := d.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return explain("make", path, err)
 	}
@@ -141,22 +133,17 @@ func writeSynced(path string, data []byte) error {
 	return nil
 }
 
-func syncDir(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return explain("sync", path, err)
-	}
-	defer f.Close()
-	if err := f.Sync(); err != nil {
+func syncDir(d Disk, path string) error {
+	if err := d.SyncDir(path); err != nil {
 		return explain("sync", path, err)
 	}
 	return nil
 }
 
 // checkGroup checks the group's own file.
-func checkGroup(dir, want string) error {
+func checkGroup(d Disk, dir, want string) error {
 	file := filepath.Join(dir, metadataFile)
-	data, err := readMetadata(file)
+	data, err := readMetadata(d, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &UnreadableError{dir, file, "the file is missing, so nobody knows for which blocks the marks in the folder are"}
 	}
@@ -176,8 +163,8 @@ func checkGroup(dir, want string) error {
 // maxMetadata is far above any zarr.json that can pass the checks.
 const maxMetadata = 16 << 20
 
-func readMetadata(path string) ([]byte, error) {
-	f, err := os.Open(path)
+func readMetadata(d Disk, path string) ([]byte, error) {
+	f, err := d.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -191,26 +178,27 @@ func readMetadata(path string) ([]byte, error) {
 
 // open checks an array and opens its chunk. An array other than done that is not there at all has no history: it is made,
 // unless the group is only read. An array done that is not there is refused: every group has one.
-func (a *arrayFile) open(group, name string, c cells) error {
+func (a *arrayFile) open(d Disk, group, name string, c cells) error {
+	a.disk = d
 	dir := filepath.Join(group, name)
 	kind := arrays[name]
 	a.group, a.path, a.size = group, chunkPath(dir, c), kind.cell*c.count
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+	if _, err := d.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		if name == doneArray {
 			return &UnreadableError{group, dir, "the array is missing"}
 		}
 		if a.readOnly {
 			return nil
 		}
-		if err := makeArray(group, name, c); err != nil {
+		if err := makeArray(d, group, name, c); err != nil {
 			return err
 		}
-		if err := syncDir(group); err != nil {
+		if err := syncDir(d, group); err != nil {
 			return err
 		}
 	}
 	file := filepath.Join(dir, metadataFile)
-	data, err := readMetadata(file)
+	data, err := readMetadata(d, file)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return &UnreadableError{group, file, "the file is missing"}
 	}

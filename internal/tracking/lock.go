@@ -104,15 +104,15 @@ func (l *groupLock) write(run string) error {
 		_, err = l.file.WriteAt(append(data, '\n'), 0)
 	}
 	if err != nil {
-		_ = l.release()
+		_ = l.Release()
 		return explain("lock with", l.path, err)
 	}
 	return nil
 }
 
-// release gives the lock back. With flock the file stays: removing it would
+// Release gives the lock back. With flock the file stays: removing it would
 // race with others that have opened it.
-func (l *groupLock) release() error {
+func (l *groupLock) Release() error {
 	var err error
 	if !l.held {
 		err = os.Remove(l.path)

@@ -21,8 +21,9 @@ import (
 // any goroutine. Marks are kept in memory until Flush.
 type Store struct {
 	dir   string
+	disk  Disk
 	cells cells
-	lock  *groupLock
+	lock  Lock
 
 	done, failures arrayFile
 	resources      []arrayFile // in the order of resourceArrays; nil without resource tracking
@@ -58,6 +59,7 @@ func Open(dir string, g *geom.Grid, options ...Option) (*Store, error) {
 type Option func(*settings)
 
 type settings struct {
+	disk      Disk // nil: the system's
 	run       string
 	resources bool
 }
@@ -70,22 +72,25 @@ func ForRun(id string) Option { return func(s *settings) { s.run = id } }
 func WithResources() Option { return func(s *settings) { s.resources = true } }
 
 func open(dir string, g *geom.Grid, o settings, flock func(*os.File) error) (*Store, error) {
-	s, err := newStore(dir, g)
+	if o.disk == nil {
+		o.disk = osDisk{flock}
+	}
+	s, err := newStore(o.disk, dir, g)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(s.dir), 0o777); err != nil {
+	if err := s.disk.MkdirAll(filepath.Dir(s.dir), 0o777); err != nil {
 		return nil, explain("make the folder", filepath.Dir(s.dir), err)
 	}
 	if o.resources {
 		s.resources = make([]arrayFile, len(resourceArrays))
 	}
-	if s.lock, err = lockGroup(s.dir, o.run, flock); err != nil {
+	if s.lock, err = s.disk.Lock(s.dir, o.run); err != nil {
 		return nil, err
 	}
 	if err := s.makeAndOpen(Hash(g)); err != nil {
 		s.closeArrays()
-		_ = s.lock.release()
+		_ = s.lock.Release()
 		return nil, err
 	}
 	return s, nil
@@ -94,11 +99,11 @@ func open(dir string, g *geom.Grid, o settings, flock func(*os.File) error) (*St
 // ReadDone is what Done gives after Open, for those who only look: it takes no lock, so that another run may be writing
 // there, and changes nothing. It is nil where Open would make the group. What Open refuses to trust, ReadDone refuses with the same error.
 func ReadDone(dir string, g *geom.Grid) ([]uint64, error) {
-	s, err := newStore(dir, g)
+	s, err := newStore(osDisk{flock}, dir, g)
 	if err != nil {
 		return nil, err
 	}
-	fresh, err := isFresh(s.dir)
+	fresh, err := isFresh(s.disk, s.dir)
 	if fresh || err != nil {
 		return nil, err
 	}
@@ -111,29 +116,28 @@ func ReadDone(dir string, g *geom.Grid) ([]uint64, error) {
 }
 
 // newStore finds the place of a group, and touches nothing there.
-func newStore(dir string, g *geom.Grid) (*Store, error) {
+func newStore(d Disk, dir string, g *geom.Grid) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("tracking: find %s: %w", dir, err)
 	}
-	// One group has one lock, by whatever link it is reached.
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	if _, system := d.(osDisk); system {
+		dir = realPlace(dir)
 	}
 	c, err := newCells(g)
 	if err != nil || c.count > math.MaxInt64/4 {
 		return nil, fmt.Errorf("tracking %s: an array of %v cells is too large for a file: make the blocks larger, or leave tracking out", dir, g.TrackingShape())
 	}
-	return &Store{dir: dir, cells: c, pendingFailures: map[int64]failureChange{}, pendingUse: map[int64]Resources{}}, nil
+	return &Store{dir: dir, disk: d, cells: c, pendingFailures: map[int64]failureChange{}, pendingUse: map[int64]Resources{}}, nil
 }
 
 func (s *Store) makeAndOpen(hash string) error {
-	fresh, err := isFresh(s.dir)
+	fresh, err := isFresh(s.disk, s.dir)
 	if err != nil {
 		return err
 	}
 	if fresh {
-		if err := makeGroup(s.dir, hash, s.cells, s.names()); err != nil {
+		if err := makeGroup(s.disk, s.dir, hash, s.cells, s.names()); err != nil {
 			return err
 		}
 	}
@@ -142,17 +146,17 @@ func (s *Store) makeAndOpen(hash string) error {
 
 // openArrays checks the group and opens what it needs. After an error closeArrays is still to be called.
 func (s *Store) openArrays(hash string) error {
-	if err := checkGroup(s.dir, hash); err != nil {
+	if err := checkGroup(s.disk, s.dir, hash); err != nil {
 		return err
 	}
-	if err := s.done.open(s.dir, doneArray, s.cells); err != nil {
+	if err := s.done.open(s.disk, s.dir, doneArray, s.cells); err != nil {
 		return err
 	}
-	if err := s.failures.open(s.dir, failuresArray, s.cells); err != nil {
+	if err := s.failures.open(s.disk, s.dir, failuresArray, s.cells); err != nil {
 		return err
 	}
 	for i := range s.resources {
-		if err := s.resources[i].open(s.dir, resourceArrays[i], s.cells); err != nil {
+		if err := s.resources[i].open(s.disk, s.dir, resourceArrays[i], s.cells); err != nil {
 			return err
 		}
 	}
@@ -449,15 +453,16 @@ func (s *Store) Sync() error {
 
 // Close syncs and gives the lock back. The Store is closed also after an error.
 func (s *Store) Close() error {
-	return errors.Join(s.Sync(), s.closeArrays(), s.lock.release())
+	return errors.Join(s.Sync(), s.closeArrays(), s.lock.Release())
 }
 
 // arrayFile is the one chunk of an array.
 type arrayFile struct {
+	disk     Disk
 	group    string
 	path     string
-	size     int64    // of the chunk in bytes
-	file     *os.File // nil: there is no chunk yet, every cell is 0
+	size     int64 // of the chunk in bytes
+	file     File  // nil: there is no chunk yet, every cell is 0
 	readOnly bool
 }
 
@@ -485,7 +490,7 @@ func (a *arrayFile) make() error {
 	if a.file != nil {
 		return nil
 	}
-	if err := makeChunk(a.path, a.size); err != nil {
+	if err := makeChunk(a.disk, a.path, a.size); err != nil {
 		return err
 	}
 	return a.openChunk()
@@ -497,7 +502,7 @@ func (a *arrayFile) openChunk() error {
 	if a.readOnly {
 		flag = os.O_RDONLY // which opens a directory, too
 	}
-	f, err := os.OpenFile(a.path, flag, 0)
+	f, err := a.disk.OpenFile(a.path, flag, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil

@@ -1,0 +1,23 @@
+// Package sim is another shell of internal/engine: a whole run in virtual time. Workers, networks, disks, clocks, launchers and people
+// are state machines that exchange events through one heap; the engine, the journal and tracking are the real ones. Everything
+// follows from one seed, so that whatever goes wrong goes wrong again.
+//
+//	world.go        the run: configuration, the loop, lives of the coordinator, the result
+//	heap.go         events in their order
+//	coordinator.go  the shell: effects become deeds, deeds become events
+//	worker.go       one worker: the protocol of internal/worker and its patience
+//	network.go      connections: delay, loss, partitions, half-open ones
+//	clock.go        stalls and suspended machines
+//	usercode.go     how long blocks take and how they end
+//	disk.go         files in memory that tear, fill up and lose what was not synced
+//	launcher.go     a launcher of processes on one machine
+//	batch.go        a batch system with arrays, limits, preemption and nodes that fail
+//	queue.go        a launcher over that batch system
+//	scenario.go     a world and its faults, drawn from a seed
+//	faults.go       the faults, one by one
+//	invariants.go   what must hold after every event; recount.go the recounts
+//	shrink.go       fewer faults that still fail
+//
+// Rules that keep it reproducible: time is an integer; each kind of party has a random generator of its own, seeded from the
+// seed; no decision depends on the order of a map.
+package sim
