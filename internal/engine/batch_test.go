@@ -567,6 +567,24 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("submissions of %v", counts)
 		}
 	})
+	t.Run("for more than an array may have: as many as it may", func(t *testing.T) {
+		for _, most := range []int{1, 3} {
+			c := newCluster(t, nil, taskOf(40, "a"))
+			c.q.NextSubmit = func(launcher.Request) launchertest.Outcome {
+				return launchertest.Outcome{Err: &launcher.Refusal{Kind: launcher.RefusedForLimits, Most: most, Text: "no"}}
+			}
+			c.ends(time.Hour, RunDone)
+			workers := 0
+			for i, s := range c.submits[1:] {
+				if workers += s.Count; s.Count > most || i == 0 && s.Count < most {
+					t.Errorf("of at most %d, %d are asked for at once", most, s.Count)
+				}
+			}
+			if workers != 8 {
+				t.Errorf("%d workers, want 8", workers)
+			}
+		}
+	})
 	t.Run("for now: later", func(t *testing.T) {
 		c := newCluster(t, nil, taskOf(4, "a"))
 		c.q.NextSubmit = func(launcher.Request) launchertest.Outcome { return refuse(launcher.RefusedForNow) }
@@ -592,6 +610,35 @@ func TestRefusals(t *testing.T) {
 		c.ends(time.Hour, RunDone)
 		c.mustSay("no more workers are asked for")
 	})
+}
+
+// TestNoMoreAreSubmittedThanMay: several tasks that are no workers of each other may have six together.
+func TestNoMoreAreSubmittedThanMay(t *testing.T) {
+	a, b := taskOf(40, "a"), taskOf(40, "b")
+	b.Env = []string{"B=1"}
+	c := newCluster(t, nil, a, b)
+	c.e.cfg.Job.MaxSubmitted = 6
+	most := 0
+	for range 1000 {
+		if c.run(c.now + time.Second); c.final != nil {
+			break
+		}
+		there := 0
+		for _, e := range c.all() {
+			if e.State == launcher.Pending || e.State == launcher.Running {
+				there++
+			}
+		}
+		if most = max(most, there); there == 6 && c.e.tasks[1].starters == 0 && c.e.tasks[1].joined == 0 {
+			if got := c.e.waits(1); !strings.Contains(got, "no more may be queued: max_submitted 6") {
+				t.Errorf("it waits for %q", got)
+			}
+		}
+	}
+	if most != 6 {
+		t.Errorf("%d workers were there at once, want 6", most)
+	}
+	c.ends(time.Hour, RunDone)
 }
 
 func TestAReasonThatNeverEndsEndsTheRun(t *testing.T) {
