@@ -213,7 +213,7 @@ func (c *Coordinator) perform() {
 			c.submit(f.Submit)
 		case engine.EffectCancel, engine.EffectKill:
 			c.end(f.Kind, f.Workers)
-		case engine.EffectBind, engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectExclude, engine.EffectCancelArray:
+		case engine.EffectBind, engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectThrottle, engine.EffectExclude, engine.EffectCancelArray:
 			c.ask(f.Kind, *f.Ask)
 		case engine.EffectEnded:
 			c.record(f.Attempt)

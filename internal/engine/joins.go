@@ -62,6 +62,8 @@ type worker struct {
 	hintedAt time.Duration // since when its batch system does not know what has become of it, before it has joined; 0 = it does
 	restart  int           // how often its batch system had started its element again
 	replaced bool          // and has done so since: its place is another's
+	spare    bool          // it waits behind the throttle of its array: it has no share
+	yields   bool          // it will, as soon as a lower throttle is in force
 	wish     bool          // it was cancelled by hand: it is not to be replaced
 	endSeen  bool
 	ended    bool
@@ -203,6 +205,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 	if w.nonce == 0 {
 		e.joins++
 		w.nonce, w.number, w.restart = j.Nonce, e.joins, j.Restart
+		e.reshare(w.sub)
 		if w.sub != nil && int32(j.Slots) < w.slots { // it has fewer than it was given room for
 			e.fleet.Give(int(w.task), int64(w.slots)-int64(j.Slots))
 			w.slots = int32(j.Slots)
@@ -407,8 +410,16 @@ func (e *Engine) endWorker(w *worker, word string) {
 	w.ended, w.ending = true, false
 	e.recount(w)
 	if w.launched() {
-		e.fleet.Give(int(w.task), int64(w.slots))
+		if !w.spare {
+			e.fleet.Give(int(w.task), int64(w.slots))
+		}
+		if e.book != nil && w.begun() {
+			e.classes[e.tasks[w.task].class].ranAt = e.now
+			e.lookAt(e.now + e.pendingPatience())
+		}
+		w.spare, w.yields = false, false
 		w.sub.left--
+		e.reshare(w.sub)
 		e.judge(w)
 		if w.wish {
 			e.notReplaced(w)

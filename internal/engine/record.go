@@ -57,6 +57,8 @@ const (
 	RecordWave RecordKind = 22
 	// RecordCut: an attempt had the whole life of its worker, and was cut by its end: Task, Block.
 	RecordCut RecordKind = 23
+	// RecordShare: of a submission to a batch system at most so many workers run at once: ID (its tag), Count.
+	RecordShare RecordKind = 24
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
@@ -182,6 +184,9 @@ func (r *Record) fields(c *coder) bool {
 		c.string(&r.ID)
 	case RecordWave:
 		c.int32(&r.Task)
+		c.int64(&r.Count)
+	case RecordShare:
+		c.string(&r.ID)
 		c.int64(&r.Count)
 	case RecordCut:
 		c.int32(&r.Task)

@@ -70,8 +70,8 @@ func (l *Launcher) plan(r launcher.Request, site Site) (s Submission, note submi
 		"--signal=" + signal + strconv.Itoa(int((site.KillWait+time.Minute)/time.Second)), "--nodes=1", "--ntasks=1"}
 	if !note.Plain {
 		spec := "--array=0-" + strconv.Itoa(r.Count-1)
-		if o.ArrayLimit > 0 && o.ArrayLimit < r.Count {
-			spec += "%" + strconv.Itoa(o.ArrayLimit)
+		if r.Throttle > 0 && r.Throttle < r.Count {
+			spec += "%" + strconv.Itoa(r.Throttle)
 		}
 		s.Argv = append(s.Argv, spec)
 	}
