@@ -29,6 +29,9 @@ type Client struct {
 	// heard is when the last frame came, answered when anybody at all answered (a refused connection too); on the worker's clock.
 	heard, answered atomic.Int64
 
+	looking  sync.Mutex
+	lastLook look // guarded by looking
+
 	life   context.Context // ends when the client ends
 	end    context.CancelFunc
 	owned  sync.WaitGroup
@@ -50,6 +53,7 @@ type Client struct {
 	waiting []*waiter
 	queue   queue[*heldBlock] // handed out, not yet acquired by a slot
 	batch   batch
+	until   time.Duration // on the worker's clock, when its batch system ends it; 0 = not known, or never
 
 	held    held
 	seq     uint64
@@ -106,6 +110,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	c.runID = c.places.runID
 	c.attach(first)
+	c.lastLook = c.look()
 	c.owned.Go(func() { c.serve(first) })
 	c.owned.Go(c.beat)
 	c.owned.Go(c.watchClock)
@@ -175,6 +180,12 @@ func (c *Client) take(ctx context.Context, max int, into []*heldBlock) ([]*heldB
 	if err := c.noMoreLocked(); err != nil {
 		c.mu.Unlock()
 		return nil, err
+	}
+	if c.queue.len() > 0 && c.tooLateLocked() {
+		l := c.link
+		c.mu.Unlock()
+		l.flush()
+		return nil, ErrNoMore
 	}
 	if c.queue.len() > 0 {
 		got := c.takeLocked(max, into)
@@ -454,6 +465,7 @@ func (c *Client) beat() {
 		if l == nil {
 			continue
 		}
+		c.lookAtClock()
 		if silent := c.clock() - time.Duration(c.heard.Load()); silent > silence {
 			c.logf("nothing has come from the coordinator for %v: connecting again", silent.Round(time.Millisecond))
 			l.conn.Close()

@@ -205,6 +205,7 @@ func (c *Client) reconnect() (*link, error) {
 // patienceLeft is for how long the worker still tries, and why not for longer. The coordinator gives the worker's blocks to
 // others a little later.
 func (c *Client) patienceLeft() (time.Duration, string) {
+	c.lookAtClock()
 	c.mu.Lock()
 	p := c.patience
 	c.mu.Unlock()
@@ -271,6 +272,11 @@ func (c *Client) read(l *link) error {
 			var m wire.KillBlock
 			if m, err = wire.DecodeKillBlock(payload); err == nil {
 				c.killed(m.Lease)
+			}
+		case wire.KindTimeLeft:
+			var m wire.TimeLeft
+			if m, err = wire.DecodeTimeLeft(payload); err == nil {
+				c.timeLeft(time.Duration(m.LeftNanos))
 			}
 		case wire.KindHeartbeat:
 			err = wire.DecodeHeartbeat(payload)
