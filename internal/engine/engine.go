@@ -333,6 +333,7 @@ func (e *Engine) begin() {
 		e.ask(&e.binds[i])
 	}
 	e.binds = nil
+	e.clearNodes()
 	e.wantCommit = true
 }
 
