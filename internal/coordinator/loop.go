@@ -206,7 +206,8 @@ func (c *Coordinator) perform() {
 				c.owned.marks = append(c.owned.marks, mark{task: f.Task, done: f.Done, block: f.Block})
 			}
 		case engine.EffectJoined, engine.EffectRefused, engine.EffectWelcome, engine.EffectBlocks, engine.EffectAcknowledge,
-			engine.EffectRecall, engine.EffectReassign, engine.EffectDrain, engine.EffectStop, engine.EffectKillBlock, engine.EffectClose:
+			engine.EffectRecall, engine.EffectReassign, engine.EffectDrain, engine.EffectStop, engine.EffectKillBlock, engine.EffectTimeLeft,
+			engine.EffectClose:
 			c.tell(f)
 		case engine.EffectSubmit:
 			c.submit(f.Submit)

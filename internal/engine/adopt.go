@@ -90,3 +90,20 @@ func (e *Engine) adoptWorkers(was *pastSubmission, ended []int) {
 	}
 	e.lookAt(e.pendingPatience())
 }
+
+// carryOverBatch takes over what a batch system has shown of a task: how many workers it has room for at once, and which blocks were cut
+// by the end of a worker. Without one nothing of it counts.
+func (e *Engine) carryOverBatch(task int32, was *pastTask) {
+	if e.book == nil {
+		return
+	}
+	if was.wave > 0 {
+		e.classes[e.tasks[task].class].wave = was.wave
+	}
+	for block, n := range was.cuts {
+		if e.cuts == nil {
+			e.cuts = map[blockOf]int{}
+		}
+		e.cuts[blockOf{task, block}] = int(n)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -45,7 +46,7 @@ type batch struct {
 
 // A class is workers that are alike, where they come from a batch system.
 type class struct {
-	wave   int64 // no more are asked for at once: the system had no room for twice as many; 0 = no bound
+	wave   int64 // no more are asked for at once: the system had no room for twice as many, or no larger arrays; 0 = no bound
 	yields bool  // its share went to others: nothing more is asked for until one of it runs, or none is left
 }
 
@@ -173,6 +174,7 @@ func (e *Engine) learnOf(w *worker, n *fleet.News) {
 	st := &n.Status
 	if st.Left > 0 {
 		w.until = e.now + st.Left
+		e.tellTimeLeft(w)
 	}
 	w.wish = n.Wish
 	if st.Node != "" && w.node != st.Node {
@@ -212,6 +214,10 @@ func (e *Engine) refusedBy(s *submission, err error) {
 		return
 	case launcher.RefusedForLimits:
 		c.wave = max(count/2, 1)
+		if r.Most > 0 {
+			c.wave = int64(r.Most)
+		}
+		e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
 		if count == 1 {
 			t.pauseTo = e.now + noRoomPause
 		}
@@ -291,7 +297,34 @@ func (e *Engine) startsOfClass(t *task, starts int64) int64 {
 	if c.wave > 0 {
 		starts = min(starts, c.wave)
 	}
-	return starts
+	return min(starts, e.submittable())
+}
+
+// submittable is how many more workers the batch system may have at once.
+func (e *Engine) submittable() int64 {
+	n := e.cfg.Job.MaxSubmitted
+	if n == 0 {
+		return math.MaxInt64
+	}
+	for _, w := range e.live {
+		if w.sub != nil {
+			n--
+		}
+	}
+	return max(n, 0)
+}
+
+// startWorkers asks for the workers of an order of the fleet, or for as many as the batch system may still have: orders of one decision do not
+// know of each other.
+func (e *Engine) startWorkers(o *fleet.Order) {
+	count := o.Count
+	if e.book != nil {
+		count = min(count, e.submittable())
+		e.fleet.Give(o.Task, o.Slots*(o.Count-count))
+	}
+	if count > 0 {
+		e.submit(o.Task, o.Slots, count)
+	}
 }
 
 // waitsInQueue reports whether a class has workers in the queue. One that has none, or one that runs, asks for more again.

@@ -93,7 +93,7 @@ func (e *Engine) orderWorkers() (moved bool) {
 				e.classes[e.tasks[w.task].class].yields = true
 			}
 		case fleet.Start:
-			e.submit(o.Task, o.Slots, o.Count)
+			e.startWorkers(&o)
 		}
 	}
 	d.anyStuck = false

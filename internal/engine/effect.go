@@ -40,6 +40,8 @@ const (
 	EffectStop
 	// EffectKillBlock: tell Session to kill the block of Lease; it is no longer its own.
 	EffectKillBlock
+	// EffectTimeLeft: tell Session that its batch system lets it run for Left from now on.
+	EffectTimeLeft
 	// EffectClose: close Session's connection; Text says why.
 	EffectClose
 
@@ -94,6 +96,7 @@ type Effect struct {
 	Seq      uint64
 	Block    int64
 	Lease    scheduler.Lease
+	Left     time.Duration
 	Record   []byte
 	Handouts []scheduler.Handout
 	Leases   []scheduler.Lease

@@ -260,6 +260,7 @@ func (e *Engine) attach(ev *Event) {
 
 	gone, kept := e.takeStock(w, ev.Held)
 	e.emit(Effect{Kind: EffectWelcome, Session: w.session, Leases: gone, Kept: kept})
+	e.tellTimeLeft(w)
 	switch {
 	case w.told == toStop:
 		e.emit(Effect{Kind: EffectStop, Session: w.session, Text: w.toldWhy})

@@ -42,6 +42,8 @@ type Job struct {
 	// PendingPatience is for how long workers of which none runs may wait in the queue of a batch system for what other tasks need;
 	// 0 is the default, 10 minutes.
 	PendingPatience time.Duration
+	// MaxSubmitted is how many workers a batch system may have at once, those included that wait for their turn; 0 = no limit.
+	MaxSubmitted int64
 	// IdleTimeout is how long a worker without work stays; negative is the launcher's default, as "0s" is a value.
 	IdleTimeout time.Duration
 	// MaxFailures stops the run once this many blocks have failed for good; 0 = no limit.

@@ -49,6 +49,7 @@ type Client struct {
 	waiting []*waiter
 	queue   []Block // handed out, not yet acquired by a slot
 	batch   batch
+	until   time.Duration // on the worker's clock, when its batch system ends it; 0 = not known, or never
 
 	held    map[leaseKey]heldBlock
 	seq     uint64
@@ -172,6 +173,12 @@ func (c *Client) Acquire(ctx context.Context, max int) ([]Block, error) {
 	if err := c.noMoreLocked(); err != nil {
 		c.mu.Unlock()
 		return nil, err
+	}
+	if len(c.queue) > 0 && c.tooLateLocked() {
+		l := c.link
+		c.mu.Unlock()
+		l.flush()
+		return nil, ErrNoMore
 	}
 	if len(c.queue) > 0 {
 		got := c.takeLocked(max)

@@ -325,9 +325,9 @@ func (l *Launcher) submit(ctx context.Context, r launcher.Request) (string, erro
 func tooMany(count int, plain bool, site Site) error {
 	switch {
 	case plain && count > 1:
-		return &launcher.Refusal{Kind: launcher.RefusedForLimits, Text: "without job arrays, a submission is one worker"}
+		return &launcher.Refusal{Kind: launcher.RefusedForLimits, Most: 1, Text: "without job arrays, a submission is one worker"}
 	case !plain && site.MaxArraySize > 0 && count > site.MaxArraySize:
-		return &launcher.Refusal{Kind: launcher.RefusedForLimits, Text: fmt.Sprintf("an array of %d is larger than the site allows (MaxArraySize is %d)", count, site.MaxArraySize)}
+		return &launcher.Refusal{Kind: launcher.RefusedForLimits, Most: site.MaxArraySize, Text: fmt.Sprintf("an array of %d is larger than the site allows (MaxArraySize is %d)", count, site.MaxArraySize)}
 	}
 	return nil
 }
