@@ -108,3 +108,66 @@ func TestOnSlurmWhatCanNeverRunEndsWithStatus2(t *testing.T) {
 		})
 	}
 }
+
+func TestOnSlurmASiteWithSmallArraysGetsSeveral(t *testing.T) {
+	t.Parallel()
+	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true, MaxArraySize: 5}), "alice", "arrays", job("[slurm]\ntime = \"10m\"",
+		lineOf("work", 40, slow(1)+writes)+"requires = { cpu = 1, memory = \"50MiB\" }\nmax_workers = 12"))
+	r := j.completes()
+	j.wantNoLoss()
+	a := j.arrays()
+	total := 0
+	for array, n := range a {
+		if total += n; n > 5 {
+			t.Errorf("array %s had %d elements", array, n)
+		}
+	}
+	if total != 12 || len(a) < 3 {
+		t.Errorf("the arrays were %v, want 12 workers in three or four", a)
+	}
+	if strings.Contains(r.stderr, "refused") {
+		t.Errorf("what has to be several submissions is told as a refusal:\n%s", r.stderr)
+	}
+}
+
+func TestOnSlurmASiteWithoutArrays(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, keys string
+		options    slurmlab.Options
+	}{
+		{"that the job file tells of", "arrays = false\n", slurmlab.Options{NoAccounting: true}},
+		{"that is found out", "", slurmlab.Options{NoAccounting: true, MaxArraySize: 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			j := newSlurmJob(t, slurmlab.Start(t, c.options), "alice", "plain", job("[slurm]\n"+c.keys+"time = \"10m\"",
+				lineOf("work", 30, slow(0.6)+writes)+"max_workers = 3"))
+			r := j.completes()
+			j.wantNoLoss()
+			a := j.root("squeue", "-h", "-t", "all", "-o", "%K %N")
+			if n := len(strings.Split(a, "\n")); n != 3 || strings.Count(a, "N/A n") != 3 {
+				t.Errorf("the jobs were\n%s, want 3 without an array", a)
+			}
+			if strings.Contains(r.stderr, "refused") {
+				t.Errorf("what has to be several submissions is told as a refusal:\n%s", r.stderr)
+			}
+		})
+	}
+}
+
+func TestOnSlurmMoreThanWasAskedForIsShown(t *testing.T) {
+	t.Parallel()
+	// The first gives whole nodes, the second a core for each 500 MB.
+	conf := "PartitionName=whole Nodes=n[1-4] OverSubscribe=EXCLUSIVE\nPartitionName=thin Nodes=n[1-4] MaxMemPerCPU=500"
+	for _, c := range []struct{ partition, memory string }{{"whole", "100MiB"}, {"thin", "1900MiB"}} {
+		t.Run(c.partition, func(t *testing.T) {
+			t.Parallel()
+			j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true, Conf: conf}), "alice", "more", job("[slurm]\ntime = \"10m\"\npartition = \""+c.partition+"\"",
+				lineOf("work", 20, slow(0.6)+writes)+"max_workers = 2\nrequires = { cpu = 1, memory = \""+c.memory+"\" }"))
+			r := j.completes()
+			j.wantNoLoss()
+			wantText(t, r.all(), "4 cores")
+		})
+	}
+}

@@ -218,6 +218,10 @@ func (e *Engine) refusedBy(s *submission, err error) {
 			c.wave = int64(r.Most)
 		}
 		e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
+		if r.Most > 0 && r.Most < int(count) { // nobody was refused: it takes several submissions
+			e.demand.dirty = true
+			return
+		}
 		if count == 1 {
 			t.pauseTo = e.now + noRoomPause
 		}
