@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -42,12 +41,15 @@ type batch struct {
 	cuts      map[blockOf]int // how often a block was cut by the end of a worker that it had to itself
 	maySubmit bool            // as of the last look
 	wrong     bool            // nothing of the run could ever start
+	saidTwice bool            // that a second process was started for an element
 }
 
 // A class is workers that are alike, where they come from a batch system.
 type class struct {
-	wave   int64 // no more are asked for at once: the system had no room for twice as many, or no larger arrays; 0 = no bound
-	yields bool  // its share went to others: nothing more is asked for until one of it runs, or none is left
+	wave   int64         // no more are asked for at once: the system had no room for twice as many, or no larger arrays; 0 = no bound
+	ranAt  time.Duration // when the last one of it ended that had started
+	more   bool          // it was said that its workers were given more than they asked for
+	yields bool          // its share went to others: nothing more is asked for until one of it runs, or none is left
 }
 
 // openBook begins to keep the book.
@@ -97,7 +99,7 @@ func (e *Engine) ask(call *fleet.Call) {
 	switch call.Kind {
 	case fleet.CallSubmit:
 		s := e.submissions[call.Tag]
-		s.request.Exclude = call.Nodes
+		s.request.Exclude, s.request.Throttle = call.Nodes, call.Count
 		f.Kind, f.Submit, f.Task = EffectSubmit, &s.request, s.request.Task
 	case fleet.CallBind:
 		f.Kind = EffectBind
@@ -109,6 +111,8 @@ func (e *Engine) ask(call *fleet.Call) {
 		f.Kind = EffectAccount
 	case fleet.CallExclude:
 		f.Kind = EffectExclude
+	case fleet.CallThrottle:
+		f.Kind = EffectThrottle
 	case fleet.CallCancelArray:
 		f.Kind = EffectCancelArray
 	case fleet.CallCancel:
@@ -158,6 +162,14 @@ func (e *Engine) learn(n *fleet.News) {
 		e.neverStarts(s.request.Task, fmt.Sprintf("its workers would never start: %s", reasonWords(n.Reason)))
 	case fleet.NewsNotExcluded:
 		e.notice("pending workers of submission %s cannot be kept off nodes (%v): they are cancelled and asked for again", n.Tag, n.Err)
+	case fleet.NewsThrottled:
+		if s != nil {
+			e.throttled(s, int64(n.Count))
+		}
+	case fleet.NewsNotThrottled:
+		if s != nil {
+			e.notThrottled(s)
+		}
 	case fleet.NewsStays:
 		e.notice("array %s was cancelled several times and is still there: it takes its share until it ends; cancel it by hand", n.Array)
 	case fleet.NewsDeaf:
@@ -284,6 +296,9 @@ func (e *Engine) notReplaced(w *worker) {
 	if e.phase != running || t.ended {
 		return
 	}
+	if w.sub.throttle > 0 && e.lower(w.sub) {
+		return // what waits behind it does not take its place
+	}
 	left := e.fleet.Slots(int(w.task))
 	if left == 0 {
 		e.hopeless(t, "they were cancelled by hand")
@@ -293,7 +308,8 @@ func (e *Engine) notReplaced(w *worker) {
 }
 
 // startsOfClass bounds how many workers of a task may be asked for, where they come from a batch system.
-func (e *Engine) startsOfClass(t *task, starts int64) int64 {
+func (e *Engine) startsOfClass(i int, starts int64) int64 {
+	t := &e.tasks[i]
 	c := &e.classes[t.class]
 	if !e.book.MaySubmit(e.now) || t.hopeless != "" || c.yields && e.waitsInQueue(t.class) {
 		return 0
@@ -301,34 +317,7 @@ func (e *Engine) startsOfClass(t *task, starts int64) int64 {
 	if c.wave > 0 {
 		starts = min(starts, c.wave)
 	}
-	return min(starts, e.submittable())
-}
-
-// submittable is how many more workers the batch system may have at once.
-func (e *Engine) submittable() int64 {
-	n := e.cfg.Job.MaxSubmitted
-	if n == 0 {
-		return math.MaxInt64
-	}
-	for _, w := range e.live {
-		if w.sub != nil {
-			n--
-		}
-	}
-	return max(n, 0)
-}
-
-// startWorkers asks for the workers of an order of the fleet, or for as many as the batch system may still have: orders of one decision do not
-// know of each other.
-func (e *Engine) startWorkers(o *fleet.Order) {
-	count := o.Count
-	if e.book != nil {
-		count = min(count, e.submittable())
-		e.fleet.Give(o.Task, o.Slots*(o.Count-count))
-	}
-	if count > 0 {
-		e.submit(o.Task, o.Slots, count)
-	}
+	return min(starts, e.submittable()) + e.spares(i)
 }
 
 // waitsInQueue reports whether a class has workers in the queue. One that has none, or one that runs, asks for more again.
@@ -360,7 +349,7 @@ func (e *Engine) listImpatient() {
 		case w.sub == nil:
 		case w.nonce != 0 || w.hasBegun:
 			runs[c] = true
-		case w.goes() || !w.sub.sent:
+		case w.goes() || !w.sub.sent || w.spare || w.yields:
 		default:
 			if o := oldest[c]; o == nil || w.bornAt < o.bornAt || w.bornAt == o.bornAt && w.element < o.element {
 				oldest[c] = w
@@ -371,7 +360,7 @@ func (e *Engine) listImpatient() {
 	first := len(d.idle)
 	for _, w := range list {
 		t := &e.tasks[w.task]
-		if runs[t.class] || oldest[t.class] == w || t.ready == 0 || e.now < w.bornAt+e.pendingPatience() {
+		if runs[t.class] || oldest[t.class] == w || t.ready == 0 || e.now < max(w.bornAt, e.classes[t.class].ranAt)+e.pendingPatience() {
 			continue
 		}
 		d.idle = append(d.idle, fleet.Idle{Ref: len(d.refs), Task: int(w.task), Slots: int64(w.slots), Since: w.bornAt, Starting: true, Pinned: true})
@@ -448,6 +437,18 @@ func (e *Engine) startedAgain(old *worker, j *Join) *worker {
 	return w
 }
 
+// givenMore says once for a class that its workers have much more of their nodes than they were asked for with, as that is billed.
+func (e *Engine) givenMore(w *worker, j *Join) {
+	t := &e.tasks[w.task]
+	asked := max((t.spec.Requires.Times(int64(w.slots)).Get("cpu")+999)/1000, 1) * 1000
+	if w.sub == nil || e.book == nil || e.classes[t.class].more || j.CPUMilli <= asked+asked/2 {
+		return
+	}
+	e.classes[t.class].more = true
+	e.notice("task %q: worker %s was given %s CPUs of its node and had asked for %s: the site gives whole nodes, or CPUs with the memory, and bills them; more slots for each worker would use them",
+		t.spec.ID, w.id, amount("cpu", j.CPUMilli), amount("cpu", asked))
+}
+
 // closeBook: the run ends, and nothing more is asked for.
 func (e *Engine) closeBook() {
 	if e.book != nil {
@@ -486,7 +487,7 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 	unsure := ""
 	begun, first, queued := int64(0), (*worker)(nil), int64(0)
 	for _, w := range e.live {
-		if int(w.task) != i || w.sub == nil || w.nonce != 0 {
+		if int(w.task) != i || w.sub == nil || w.nonce != 0 || w.spare {
 			continue
 		}
 		if tag := w.sub.tag; !seen[tag] {
@@ -519,6 +520,9 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 			why = ": " + why
 		}
 		say("waiting for %s%s%s", units.Plural(n, "pending worker"), why, when)
+	}
+	if s := e.spareWaits(i); s != "" {
+		say("%s", s)
 	}
 	if queued > 0 {
 		say("%s asked for", units.Plural(queued, "worker"))

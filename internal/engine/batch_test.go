@@ -44,6 +44,7 @@ type cluster struct {
 	block    time.Duration // how long a block takes
 	node     func(tag string, element int) string
 	starts   func(tag string, element int) time.Duration // after its submission; never = it does not
+	says     func(*agent, *Join)                         // what workers say of themselves besides
 	final    *Effect
 	join     []string // answers to joins
 	submits  []*Submission
@@ -165,7 +166,7 @@ func (c *cluster) effect(f *Effect) {
 	case EffectSubmit:
 		s := *f.Submit
 		c.submits = append(c.submits, &s)
-		array, err := c.q.Submit(context.Background(), launcher.Request{Tag: s.Tag, Count: s.Count, Exclude: s.Exclude})
+		array, err := c.q.Submit(context.Background(), launcher.Request{Tag: s.Tag, Count: s.Count, Throttle: s.Throttle, Exclude: s.Exclude})
 		answer(Answer{Array: array, Err: err})
 		for i := range s.Count {
 			if d := c.starts(s.Tag, i); d != never {
@@ -183,6 +184,8 @@ func (c *cluster) effect(f *Effect) {
 	case EffectAccount:
 		l, err := c.q.Account(context.Background(), f.Ask.Arrays...)
 		answer(Answer{Listing: l, Err: err})
+	case EffectThrottle:
+		answer(Answer{Err: c.q.Throttle(context.Background(), f.Ask.Array, f.Ask.Count)})
 	case EffectExclude:
 		answer(Answer{Err: c.q.Exclude(context.Background(), f.Ask.Array, f.Ask.Nodes)})
 	case EffectCancelArray:
@@ -260,6 +263,10 @@ func (c *cluster) reap() {
 
 // start has an element start, if it is still pending, and its worker join.
 func (c *cluster) start(tag string, element, slots int) {
+	if !c.q.Room(tag) {
+		c.after(5*time.Second, func() { c.start(tag, element, slots) })
+		return
+	}
 	for _, e := range c.all() {
 		if e.Tag == tag && e.First == element && e.State == launcher.Pending {
 			c.q.Start(tag, element, c.node(tag, element))
@@ -276,7 +283,11 @@ func (c *cluster) connect(a *agent) {
 		return
 	}
 	c.join = nil
-	c.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: a.at.Tag, Element: a.at.Element, Array: a.array, Restart: a.restart, Nonce: cmp.Or(a.nonce, 7), Slots: a.slots, Node: "vm"}}) // which is what its host calls itself
+	join := &Join{Tag: a.at.Tag, Element: a.at.Element, Array: a.array, Restart: a.restart, Nonce: cmp.Or(a.nonce, 7), Slots: a.slots, Node: "vm"} // which is what its host calls itself
+	if c.says != nil {
+		c.says(a, join)
+	}
+	c.apply(Event{Kind: EventJoin, Request: 1, Join: join})
 	if !slices.Contains(c.join, "joined "+a.id) {
 		return
 	}

@@ -63,6 +63,8 @@ const (
 	EffectKnown
 	// EffectAccount: how elements of Ask.Arrays ended, of all arrays if there are none.
 	EffectAccount
+	// EffectThrottle: at most Ask.Count elements of Ask.Array are to run at once.
+	EffectThrottle
 	// EffectExclude: pending elements of Ask.Array are to keep off Ask.Nodes.
 	EffectExclude
 	// EffectCancelArray: end all of Ask.Array, if it carries Ask.Tag.
@@ -122,6 +124,8 @@ type Kept struct {
 type Submission struct {
 	Tag   string
 	Count int
+	// Throttle is how many of them are to run at once, 0 = all.
+	Throttle int
 	// Task is the task that the workers serve first; they may be reassigned to others of its class.
 	Task int32
 	// Slots is the slots of each worker, Requires what one slot needs.

@@ -114,6 +114,10 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 		if s := p.submission(r.ID); s != nil && s.array == "" {
 			s.array = r.Text
 		}
+	case RecordShare:
+		if s := p.submission(r.ID); s != nil {
+			s.throttle = r.Count
+		}
 	case RecordVoid:
 		if s := p.submission(r.ID); s != nil {
 			s.void = true

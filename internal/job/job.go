@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -236,6 +237,15 @@ func (j *Job) Pipeline() (*scheduler.Pipeline, error) {
 
 // Unlimited reports whether the run has no budget: then max_workers of each task bounds what it takes.
 func (j *Job) Unlimited() bool { return j.Launcher == "slurm" && !j.HasResources }
+
+// ArrayLimit is how many workers one array of a batch system may have, where that may be more than its share of the budget; 0 = it may not.
+func (t *Task) ArrayLimit() int64 {
+	if of := t.Options["array_limit"]; len(of) == 1 {
+		n, _ := strconv.ParseInt(of[0], 10, 32) // the launcher has checked it
+		return n
+	}
+	return 0
+}
 
 // LauncherClass is the options of the launcher as one text. Workers of tasks that differ in it are not alike.
 func (t *Task) LauncherClass() string {

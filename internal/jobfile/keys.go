@@ -99,7 +99,7 @@ func Keys() []Key {
 		{"slurm", "memory_option", "string", `"mem"`, "How memory is asked for: `\"mem\"`, `\"mem-per-cpu\"`, or `\"none\"` at sites that do not count it.", ""},
 		{"slurm", "gpu_option", "string", `"gres"`, "How GPUs are asked for: `\"gres\"` or `\"gpus-per-node\"`.", ""},
 		{"slurm", "arrays", "boolean", "true", "`false`: one job for each worker, at sites without job arrays.", ""},
-		{"slurm", "array_limit", "integer", "no limit", "At most so many workers of one array run at once.", ""},
+		{"slurm", "array_limit", "integer", "none", "Workers for which there is no room yet are queued too, in arrays of at most so many, and grow old there: a throttle lets no more of them start than `resources` and `max_workers` allow.", ""},
 		{"slurm", "requeue", "boolean", "false", "`true`: Slurm may put a worker back into the queue when its node fails or it is preempted.", ""},
 		{"slurm", "prefix", "string", "none", "What the names of jobs begin with, before `dz-`: at most 28 letters, digits, `.`, `_`, `-`.", ""},
 		{"slurm", "setup", "string", "none", "Shell lines that run before the worker, such as `\"module load cuda\"`.", ""},
