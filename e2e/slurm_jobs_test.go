@@ -350,6 +350,7 @@ func TestOnSlurmARunWithinAnAllocation(t *testing.T) {
 	s := j.command("slurm", []string{"SBATCH_PARTITION=nope", "SBATCH_ARRAY_INX=7", "SBATCH_TIMELIMIT=abc", "SQUEUE_STATES=FAILED"}, "srun", "--partition=high", "--ntasks=1", "--cpus-per-task=2", "--mem=100", "--time=7",
 		j.program, "run", "job.toml", "--launcher", "slurm", "--run-dir", "run")
 	j.ends(s, 0)
+	j.await("the allocation is given back", func() bool { return j.root("squeue", "-h", "-n", "daisy-submit", "-o", "%i") == "" })
 	j.wantNothingLeft()
 	for line := range strings.Lines(j.root("squeue", "-h", "-t", "all", "-n", "", "-u", "alice", "-o", "%j %P %C %l")) {
 		if strings.HasPrefix(line, "dz-") && !strings.HasSuffix(strings.TrimSpace(line), " cpu 1 5:00") {

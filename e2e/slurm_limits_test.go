@@ -42,7 +42,7 @@ func TestOnSlurmAQOSThatAllowsTwoJobsInTheQueue(t *testing.T) {
 func TestOnSlurmAQOSThatRunsOneJob(t *testing.T) {
 	t.Parallel()
 	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{}), "alice", "one", job("[slurm]\ntime = \"10m\"\nqos = \"one\"",
-		lineOf("work", 60, slow(0.3)+writes)+"max_workers = 4"))
+		lineOf("work", 45, slow(0.3)+writes)+"max_workers = 4"))
 	s := j.start("slurm")
 	if n := j.watch(s, "squeue", "-h", "-r", "-t", "R,CG", "-o", "%i"); n != 1 {
 		t.Errorf("%d jobs ran at once, want 1", n)
@@ -167,7 +167,24 @@ func TestOnSlurmMoreThanWasAskedForIsShown(t *testing.T) {
 				lineOf("work", 20, slow(0.6)+writes)+"max_workers = 2\nrequires = { cpu = 1, memory = \""+c.memory+"\" }"))
 			r := j.completes()
 			j.wantNoLoss()
-			wantText(t, r.all(), "4 cores")
+			wantText(t, r.stderr, "was given 4 CPUs of its node and had asked for 1")
 		})
+	}
+}
+
+func TestOnSlurmOneArrayWaitsForAllBehindItsThrottle(t *testing.T) {
+	t.Parallel()
+	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true}), "alice", "throttle", job("[slurm]\ntime = \"10m\"\narray_limit = 20",
+		lineOf("work", 40, slow(0.5)+writes)+"max_workers = 2\nmax_blocks_per_worker = 5"))
+	s := j.start("slurm")
+	if n := j.watch(s, "squeue", "-h", "-r", "-t", "R", "-o", "%i"); n != 2 {
+		t.Errorf("%d jobs ran at once, want 2", n)
+	}
+	j.ends(s, 0)
+	j.wantNothingLeft()
+	j.wantAsHere()
+	j.wantNoLoss()
+	if a := j.arrays(); len(a) > 2 {
+		t.Errorf("the arrays were %v: what takes the place of workers that left was to be queued already", a)
 	}
 }
