@@ -41,7 +41,7 @@ func (j *slurmJob) calls() (list []slurmCall) {
 	return list
 }
 
-// times are the calls of some commands.
+// timesOf are the calls of some commands.
 func timesOf(calls []slurmCall, names ...string) (list []slurmCall) {
 	return slices.DeleteFunc(slices.Clone(calls), func(c slurmCall) bool { return !slices.Contains(names, c.name) })
 }
