@@ -116,7 +116,7 @@ type forecaster struct {
 
 	workers []*crewman // by number; nil once nobody will ask for it
 	arrays  []*crew
-	answers []engine.Answer
+	answer  engine.Answer // the batch system's next one; there is one question at a time
 	slots   int64 // of workers that have joined
 	lanes   lanes
 	out     Forecast
@@ -138,7 +138,7 @@ const (
 	runCommitted              // it has ended; n = records
 	runBeats                  // workers say that they live
 	runSubmitted              // n = number of the tag
-	runAnswers                // n = index in answers
+	runAnswers                // the batch system answers
 )
 
 // Predict plays the run through. The error says what cannot be: the run cannot begin, does not end, or broke a rule.
@@ -232,7 +232,7 @@ func (f *forecaster) act(ev *forecastEvent) {
 	case runSubmitted:
 		f.say(engine.Event{Kind: engine.EventSubmitted, Tag: strconv.FormatUint(ev.n, 10)})
 	case runAnswers:
-		f.say(engine.Event{Kind: engine.EventAnswered, Answer: &f.answers[ev.n]})
+		f.say(engine.Event{Kind: engine.EventAnswered, Answer: &f.answer})
 	default:
 		if x := f.workers[ev.number]; x != nil {
 			f.happens(x, ev)
@@ -297,7 +297,7 @@ func (f *forecaster) perform() {
 		case engine.EffectCancel:
 			f.cancel(e.Workers)
 			if f.cfg.Batch {
-				f.answer(engine.Answer{})
+				f.answers(engine.Answer{})
 			}
 		case engine.EffectKill:
 			for _, w := range e.Workers {

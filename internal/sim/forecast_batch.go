@@ -10,13 +10,13 @@ import (
 
 // The batch system of a forecast makes all that it is asked for, each element after its time in the queue, and always answers.
 
-// answer is given a moment later.
-func (f *forecaster) answer(a engine.Answer) {
-	f.answers = append(f.answers, a)
-	f.at(f.now+AnswerTime, runAnswers, 0, uint64(len(f.answers)-1))
+// answers is what it does a moment later.
+func (f *forecaster) answers(a engine.Answer) {
+	f.answer = a
+	f.at(f.now+AnswerTime, runAnswers, 0, 0)
 }
 
-// ask answers a question. The answer is as of the moment at which it is given.
+// ask answers a question. The answer is as of the moment of the question.
 func (f *forecaster) ask(kind engine.EffectKind, a *engine.Ask) {
 	var made engine.Answer
 	switch kind {
@@ -35,7 +35,7 @@ func (f *forecaster) ask(kind engine.EffectKind, a *engine.Ask) {
 			}
 		}
 	}
-	f.answer(made)
+	f.answers(made)
 }
 
 // list is what it knows of this run. What has long ended is forgotten.

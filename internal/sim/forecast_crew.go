@@ -81,7 +81,7 @@ func (f *forecaster) submit(s *engine.Submission) {
 	}
 	f.arrays = append(f.arrays, c)
 	if f.cfg.Batch {
-		f.answer(engine.Answer{Array: c.id})
+		f.answers(engine.Answer{Array: c.id})
 		return
 	}
 	tag, _ := strconv.ParseUint(s.Tag, 10, 64)
