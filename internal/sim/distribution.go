@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Distribution is how long something takes.
+// A Distribution is how long something takes; the zero value takes no time.
 type Distribution struct {
 	// quantile is the time that a share of 0 to 1 of all do not exceed.
 	quantile func(share float64) time.Duration
@@ -78,7 +78,12 @@ func Measured(list []Quantile, mean time.Duration) Distribution {
 }
 
 // At is the time that a share of 0 to 1 of all do not exceed.
-func (d Distribution) At(share float64) time.Duration { return max(d.quantile(share), 0) }
+func (d Distribution) At(share float64) time.Duration {
+	if d.quantile == nil {
+		return 0
+	}
+	return max(d.quantile(share), 0)
+}
 
 // Mean is the mean of a thousand quantiles.
 func (d Distribution) Mean() time.Duration {

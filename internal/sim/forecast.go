@@ -106,7 +106,9 @@ type forecaster struct {
 	queue  forecastHeap
 	inbox  []engine.Event
 	events int64
-	seq    uint64 // of what will happen
+	seq    uint64        // of what will happen
+	coming int64         // how much of that will happen to workers
+	lived  time.Duration // when something last did
 
 	appended          uint64
 	commitAt          time.Duration // a commit is to begin then; never = none
@@ -117,7 +119,7 @@ type forecaster struct {
 	workers []*crewman // by number; nil once nobody will ask for it
 	arrays  []*crew
 	answer  engine.Answer // the batch system's next one; there is one question at a time
-	slots   int64 // of workers that have joined
+	slots   int64         // of workers that have joined
 	lanes   lanes
 	out     Forecast
 	paths   paths
@@ -171,17 +173,25 @@ func Predict(cfg ForecastConfig) (Forecast, error) {
 	return f.run()
 }
 
-// longestForecast bounds a run that does not end.
-const longestForecast = 100 * 365 * 24 * time.Hour
+const (
+	// longestForecast bounds a run that goes on for ever.
+	longestForecast = 100 * 365 * 24 * time.Hour
+	// stuckAfter is how long after anything has happened to a worker, and when nothing will, a run is not expected to end any more.
+	stuckAfter = 24 * time.Hour
+)
 
 func (f *forecaster) run() (Forecast, error) {
 	for !f.over && f.checks.err == nil {
-		if len(f.queue) == 0 || f.queue[0].at > longestForecast {
+		if len(f.queue) == 0 || f.queue[0].at > longestForecast || f.coming == 0 && f.queue[0].at > f.lived+stuckAfter {
 			return f.out, f.stuck()
 		}
 		ev := f.queue.pop()
 		f.events++
 		f.now = ev.at
+		if ev.kind < runTick {
+			f.coming--
+			f.lived = f.now
+		}
 		f.act(&ev)
 		f.settle()
 	}
@@ -192,7 +202,7 @@ func (f *forecaster) run() (Forecast, error) {
 func (f *forecaster) stuck() error {
 	var snap engine.Snapshot
 	f.engine.Overview(&snap)
-	text := fmt.Sprintf("the run does not end: after %v", f.now)
+	text := "the run does not end"
 	for _, t := range snap.Tasks {
 		if t.Waits != "" {
 			text += fmt.Sprintf(", task %q waits: %s", t.ID, t.Waits)
@@ -204,6 +214,9 @@ func (f *forecaster) stuck() error {
 // at has something happen.
 func (f *forecaster) at(when time.Duration, kind uint8, number int, n uint64) {
 	f.seq++
+	if kind < runTick {
+		f.coming++
+	}
 	f.queue.push(forecastEvent{at: when, seq: f.seq, kind: kind, number: int32(number), n: n})
 }
 
