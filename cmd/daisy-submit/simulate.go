@@ -252,7 +252,7 @@ func (w *whatIf) code(j *job.Job) (map[string]sim.ForecastCode, error) {
 	return code, nil
 }
 
-// statsOf reads the statistics that --times names: a file, or those of a run.
+// statsOf reads the statistics that --times names, a file or those of a run: of each task that has some, how long its blocks took.
 func statsOf(name string) (map[string]timesOf, error) {
 	path := name
 	for _, candidate := range []string{name, filepath.Join("runs", name)} {
@@ -265,7 +265,7 @@ func statsOf(name string) (map[string]timesOf, error) {
 	}
 	s, err := readStatsFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("--times: %w", err)
+		return nil, fmt.Errorf("--times: %w; give the directory of a run that has ended, its name in runs/, or a stats.json", err)
 	}
 	found := map[string]timesOf{}
 	for i := range s.Tasks {

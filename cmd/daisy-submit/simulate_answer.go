@@ -73,6 +73,7 @@ type forecastTask struct {
 	Skipped        int64   `json:"skipped"`
 	Failed         int64   `json:"failed"`
 	Orphaned       int64   `json:"orphaned"`
+	TimedOut       int64   `json:"timed_out"`
 	Lost           int64   `json:"lost"`
 	Retries        int64   `json:"retries"`
 	MaxConcurrency int64   `json:"max_concurrency"`
@@ -171,7 +172,7 @@ func (s *simulation) add(v *variant, f *sim.Forecast) {
 	for i, t := range f.Tasks {
 		y := t.Tally
 		row.Tasks = append(row.Tasks, forecastTask{ID: t.ID, Blocks: y.Total, Success: y.Success, Skipped: y.Skipped, Failed: y.Failed, Orphaned: y.Orphaned,
-			Lost: y.Lost, Retries: y.Retries, MaxConcurrency: t.Most, BeganSeconds: t.Began.Seconds(), EndedSeconds: t.Ended.Seconds(), TimesScaled: v.scales[t.ID]})
+			TimedOut: y.TimedOut, Lost: y.Lost, Retries: y.Retries, MaxConcurrency: t.Most, BeganSeconds: t.Began.Seconds(), EndedSeconds: t.Ended.Seconds(), TimesScaled: v.scales[t.ID]})
 		p := f.Path.Tasks[i]
 		row.Path.Tasks = append(row.Path.Tasks, forecastPathTask{t.ID, p.Blocks, p.Time.Seconds(), p.By[sim.ByWorker], p.By[sim.ByNeed], p.By[sim.ByStart], p.By[sim.ByRetry]})
 	}
@@ -375,10 +376,10 @@ func (s *simulation) writeOne(w io.Writer) error {
 	}
 	rows = nil
 	for _, t := range f.Tasks {
-		rows = append(rows, []string{t.ID, units.Count(t.Blocks), units.Count(t.Success), units.Count(t.Skipped), units.Count(t.Failed + t.Orphaned), units.Count(t.Retries), units.Count(t.Lost),
+		rows = append(rows, []string{t.ID, units.Count(t.Blocks), units.Count(t.Success), units.Count(t.Skipped), units.Count(t.Failed + t.Orphaned), units.Count(t.Retries), units.Count(t.TimedOut), units.Count(t.Lost),
 			units.Count(t.MaxConcurrency), span(t.BeganSeconds), span(t.EndedSeconds)})
 	}
-	if err := report.Grid(w, "\nTasks", []string{"<task", "blocks", "success", "skipped", "failed", "retries", "lost", "at once", "began", "ended"}, rows); err != nil {
+	if err := report.Grid(w, "\nTasks", []string{"<task", "blocks", "success", "skipped", "failed", "retries", "timed out", "lost", "at once", "began", "ended"}, rows); err != nil {
 		return err
 	}
 	return f.writePath(w)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -357,6 +358,9 @@ func BenchmarkForecast(b *testing.B) {
 		if f.State != engine.RunDone {
 			b.Fatal(f.State, f.Why)
 		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		b.ReportMetric(float64(m.Sys)/1e6, "MB")
 		b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "seconds")
 		b.ReportMetric(float64(f.Events)/1e7, "events/block")
 		b.ReportMetric(f.Wall.Hours(), "virtual-hours")
