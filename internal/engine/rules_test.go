@@ -231,7 +231,7 @@ func (s *chaos) stop(ev Event) {
 	for i := range s.e.tasks {
 		s.leased += s.e.sched.Tally(i).Leased
 	}
-	if ev.Kind == EventBroken && !s.broken {
+	if ev.Kind == EventBroken && !s.broken && !s.e.Finished() { // what was handed over just now may have ended it
 		s.broken, s.brokenAt = true, s.e.now
 		s.silent = rapid.Bool().Draw(s.t, "nothing is committed any more")
 	}
