@@ -6,7 +6,7 @@ GO    := scripts/go
 BUILD := -trimpath -tags urfave_cli_no_docs
 
 .DEFAULT_GOAL := help
-.PHONY: help build test bench soak sim sim-faults sim-accuracy lint demo clean
+.PHONY: help build test test-slurm bench soak sim sim-faults sim-accuracy lint demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -17,6 +17,9 @@ build: ## build bin/daisy-submit, bin/daisy-worker and bin/nuclei
 
 test: ## run all tests, with the race detector
 	@scripts/test $(ARGS)
+
+test-slurm: ## run the tests on a real Slurm, which they start themselves (root, Debian's packages)
+	@scripts/test-slurm $(ARGS)
 
 bench: ## measure, and print each figure beside what it should be
 	$(GO) run ./internal/bench $(ARGS)

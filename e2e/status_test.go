@@ -26,7 +26,7 @@ func TestAWrongCommandLineOrJobFileStartsNothing(t *testing.T) {
 		"too few workers":            {good, []string{"run", "JOB", "--max-workers", "0"}, []string{"--max-workers must be at least 1"}},
 		"workers that are no number": {good, []string{"run", "JOB", "--max-workers", "many"}, []string{"max-workers"}},
 		"an unknown launcher":        {good, []string{"run", "JOB", "--launcher", "lokal"}, []string{`"lokal"`, `"local"`}},
-		"a launcher of the future":   {good, []string{"run", "JOB", "--launcher", "slurm"}, []string{"not in this version"}},
+		"Slurm without any limit":    {good, []string{"run", "JOB", "--launcher", "slurm"}, []string{"max_workers", "nothing else bounds the number of workers"}},
 		"a set without value":        {good, []string{"run", "JOB", "--set", "run.name"}, []string{"--set run.name"}},
 		"a set of no such task":      {good, []string{"run", "JOB", "--set", "task.wrok.timeout=1m"}, []string{`"wrok"`, `"work"`}},
 		"an empty file":              {"", []string{"run", "JOB"}, []string{"job.toml"}},

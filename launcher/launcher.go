@@ -97,6 +97,8 @@ type Request struct {
 	GPUs        int
 	// Exclude are nodes on which none is to start; never any where there is one node only.
 	Exclude []string
+	// Options are those that the job file has for the launcher, by key; a single value is a list of one.
+	Options map[string][]string
 }
 
 // State is where a worker is.

@@ -135,7 +135,7 @@ func (r *jobRun) loadFrozen(c *cli.Context, dir *rundir.Dir) error {
 	}
 	if r.job == nil {
 		opts.Launcher, opts.MaxWorkers = c.String("launcher"), c.Int64("max-workers")
-		opts.CheckPython = importable(c.Context)
+		opts.CheckPython, opts.CheckSlurm = importable(c.Context), checkSlurm
 		if r.job, err = jobfile.LoadFrozen(dir.JobPath(), c.StringSlice("set"), opts); err != nil {
 			return &statusError{exitUsage, err}
 		}

@@ -28,12 +28,13 @@ import (
 	"example.org/daisy/launcher"
 	"example.org/daisy/launcher/inprocess"
 	"example.org/daisy/launcher/local"
+	"example.org/daisy/launcher/slurm"
 )
 
 // jobFlags are those of every command that reads a job file.
 func jobFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "launcher", Usage: "start workers with `L` instead of the job's: local or serial"},
+		&cli.StringFlag{Name: "launcher", Usage: "start workers with `L` instead of the job's: local, serial or slurm"},
 		&cli.Int64Flag{Name: "max-workers", DefaultText: "as the job says", Usage: "at most `N` blocks of each task at once"},
 		&cli.StringSliceFlag{Name: "set", Usage: "change a key: `KEY=VALUE`, as task.predict.timeout=20m or run.resources.cpu=4; may be repeated"},
 	}
@@ -103,7 +104,7 @@ func loadJob(c *cli.Context, path string) (*job.Job, error) {
 
 // loadPart is loadJob of a part of the blocks.
 func loadPart(c *cli.Context, path string, part job.Selection) (*job.Job, error) {
-	return loadSet(c, path, c.StringSlice("set"), jobfile.Options{Selection: part, CheckPython: importable(c.Context)})
+	return loadSet(c, path, c.StringSlice("set"), jobfile.Options{Selection: part, CheckPython: importable(c.Context), CheckSlurm: checkSlurm})
 }
 
 // loadSet is loadPart with other sets; the options are completed.
@@ -287,12 +288,18 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 		cfg.WorkerArgv = []string{dir.WorkerPath()}
 		cfg.Launcher = local.New(local.Config{})
 	}
+	var err error
+	if r.job.Launcher == "slurm" {
+		if cfg.Launcher, err = slurmLauncher(r.job, dir); err != nil {
+			return nil, infrastructure(err)
+		}
+		cfg.Unlimited, cfg.Environment = r.job.Unlimited(), slurm.Environment(os.Environ())
+	}
 	if err := cfg.Launcher.Check(ctx); err != nil {
 		return nil, infrastructure(err)
 	}
 	r.launcher = cfg.Launcher
 	begun := r.endAtSignal(os.Exit)
-	var err error
 	c, err = coordinator.New(cfg)
 	begun()
 	if err != nil {

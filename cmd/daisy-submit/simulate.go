@@ -25,7 +25,7 @@ run, and prints how long it takes, what its workers do meanwhile, and which bloc
 --svg). Blocks that the tracking folder says are done are left out.
 
 A TIME is a duration (2s), or a distribution: uniform:1s,3s, lognormal:2s,0.5 (median, and standard deviation of the logarithm), or
-exponential:10m (mean). With --queue-wait or --time-limit workers come from a batch system, else from this machine. With --workers N there is
+exponential:10m (mean). With --queue-wait or --time-limit, and with launcher = "slurm" in the job, workers come from a batch system, else from this machine. With --workers N there is
 room for N blocks at once, in place of the resources of the run and of max_workers.
 
 --sweep compares: max_workers=8,16,32 is --workers with each of them, block.shape=[64,64,64],[128,128,128] the shape of the blocks of all
@@ -123,7 +123,7 @@ func (w *whatIf) variants(c *cli.Context, path string) ([]*variant, error) {
 		return nil, err
 	}
 	load := func(sets ...string) (*job.Job, error) {
-		return loadSet(c, path, slices.Concat(c.StringSlice("set"), sets), jobfile.Options{Selection: part})
+		return loadSet(c, path, slices.Concat(c.StringSlice("set"), sets), jobfile.Options{Selection: part, CheckSlurm: checkSlurm})
 	}
 	base, err := load()
 	if err != nil {
@@ -178,7 +178,7 @@ func (w *whatIf) configure(v *variant, base *job.Job, code map[string]sim.Foreca
 	j := *v.job
 	j.Tasks = slices.Clone(j.Tasks)
 	v.job = &j
-	cfg := sim.ForecastConfig{Seed: w.seed, Job: &j, Budget: j.Budget(machine()), Batch: w.batch(), QueueWait: w.queueWait, TimeLimit: w.timeLimit,
+	cfg := sim.ForecastConfig{Seed: w.seed, Job: &j, Budget: j.Budget(machine()), Unlimited: j.Unlimited(), Batch: w.batch(&j), QueueWait: w.queueWait, TimeLimit: w.timeLimit,
 		StartTime: w.startTime, WorkerFailures: w.workerFailures, Picture: w.svg != ""}
 	switch {
 	case workers > 0:

@@ -121,7 +121,7 @@ type worth struct {
 }
 
 func (w *whatIf) assumed(v *variant) assumed {
-	a := assumed{Batch: w.batch(), StartSeconds: w.startTime.Seconds(), WorkerFailuresPerHour: w.workerFailures, Tasks: []assumedTask{}}
+	a := assumed{Batch: w.batch(v.job), StartSeconds: w.startTime.Seconds(), WorkerFailuresPerHour: w.workerFailures, Tasks: []assumedTask{}}
 	if w.queueText != "" {
 		a.QueueWait = &w.queueText
 	}
@@ -151,7 +151,7 @@ func (w *whatIf) warnings(list []*variant) []string {
 	if scaled {
 		texts = append(texts, "blocks of another shape are taken to need time in proportion to the volume that they write; what they read beyond it, and what each block costs by itself, is not known")
 	}
-	if v := list[0]; w.batch() && w.workers == 0 && !v.job.HasResources {
+	if v := list[0]; v.config.Batch && v.config.MaxSlots == 0 && !v.job.HasResources && !v.job.Unlimited() {
 		texts = append(texts, "the run has the resources of this machine, as the job gives none: --workers N supposes room for N blocks")
 	}
 	return texts

@@ -91,7 +91,9 @@ func (p *perTask[T]) read(c *cli.Context, flag string, parse func(string) (T, er
 }
 
 // batch: workers come from a batch system.
-func (w *whatIf) batch() bool { return w.queueText != "" || w.timeLimit > 0 }
+func (w *whatIf) batch(j *job.Job) bool {
+	return w.queueText != "" || w.timeLimit > 0 || j.Launcher == "slurm"
+}
 
 // readWhatIf reads the flags, all errors at once.
 func readWhatIf(c *cli.Context) (*whatIf, error) {

@@ -187,6 +187,11 @@ func TestABatchSystemIsWaitedForInASimulation(t *testing.T) {
 	if f.WallSeconds < 600 || f.QueuedHours < 1 || !s.Assumed.Batch || *s.Assumed.QueueWait != "uniform:10m,20m" || *s.Assumed.TimeLimitSeconds != 1800 || *s.Assumed.Workers != 20 {
 		t.Errorf("%+v", s)
 	}
+	// With the launcher of a job it is one, too. Without resources, max_workers bounds what it takes.
+	path := writeJob(t, strings.Replace(twoTasks, "resources = { cpu = 8 }", `launcher = "slurm"`, 1))
+	if s = simulated(t, path, "--block-time", "10s", "--max-workers", "30"); !s.Assumed.Batch || s.Forecasts[0].Tasks[0].MaxConcurrency != 30 || len(s.Warnings) != 0 {
+		t.Errorf("%+v", s)
+	}
 }
 
 func TestFailuresWasteTimeInASimulation(t *testing.T) {

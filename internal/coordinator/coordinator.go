@@ -55,6 +55,8 @@ type Config struct {
 	Listen bool
 	// WorkerArgv is the program of launched workers with its first arguments.
 	WorkerArgv []string
+	// Environment is what launched workers inherit; nil = that of this process, without what a batch job has put into it.
+	Environment []string
 	// Serial: one block at a time, and the first failure ends the run.
 	Serial bool
 	// Version is told to workers and written to the run directory.

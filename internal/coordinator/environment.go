@@ -35,3 +35,11 @@ next:
 	}
 	return out
 }
+
+// environment is what launched workers inherit.
+func (c *Coordinator) environment() []string {
+	if c.cfg.Environment != nil {
+		return c.cfg.Environment
+	}
+	return workerEnvironment()
+}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/rundir"
@@ -14,15 +13,11 @@ import (
 
 // submit asks the launcher for workers.
 func (c *Coordinator) submit(s *engine.Submission) {
-	each := s.Requires.Times(int64(s.Slots))
-	r := launcher.Request{
-		Tag: s.Tag, Count: s.Count, Dir: c.cfg.Job.Dir, Env: append(workerEnvironment(), launchedFor+"="+c.runID),
-		LogPath:  func(launcher.Worker) string { return "" },
-		CPUMilli: each.Get("cpu"), MemoryBytes: each.Get("memory"), GPUs: gpus(each), Exclude: slices.Clone(s.Exclude),
-	}
-	r.Argv = append(slices.Clone(c.cfg.WorkerArgv), "--slots", strconv.Itoa(s.Slots))
+	task := c.cfg.Job.Task(c.pipeline.Tasks()[s.Task].ID)
+	r := RequestFor(c.cfg.Job, task, s.Tag, s.Count, c.cfg.WorkerArgv, c.runPath())
+	r.Env, r.Exclude = LaunchEnvironment(c.environment(), c.runID), slices.Clone(s.Exclude)
+	r.LogPath = func(launcher.Worker) string { return "" }
 	if d := c.cfg.RunDir; d != nil {
-		r.Argv = append(r.Argv, "--run-dir", d.Path())
 		r.LogPath = func(w launcher.Worker) string { return d.LogPath(w.String()) }
 	}
 	c.errands.add(func(ctx context.Context) {

@@ -183,7 +183,7 @@ func New(cfg Config) (*Engine, error) {
 		if spec == nil {
 			return nil, fmt.Errorf("engine: the pipeline has a task %q that the job has not", s.ID)
 		}
-		kinds[i] = fleet.Kind{Requires: spec.Requires, Env: spec.Env, Options: spec.Runner.Kind.String()}
+		kinds[i] = fleet.Kind{Requires: spec.Requires, Env: spec.Env, Options: spec.Runner.Kind.String() + "\n" + spec.LauncherClass()}
 		fleetTasks[i] = fleet.Task{Requires: spec.Requires, Slots: max(int64(spec.Slots), 1), MaxWorkers: spec.MaxWorkers, Priority: spec.Priority}
 		for _, u := range cfg.Pipeline.Upstream(i) {
 			fleetTasks[i].Depth = max(fleetTasks[i].Depth, fleetTasks[u].Depth+1)
@@ -333,6 +333,7 @@ func (e *Engine) begin() {
 		e.ask(&e.binds[i])
 	}
 	e.binds = nil
+	e.clearNodes()
 	e.wantCommit = true
 }
 

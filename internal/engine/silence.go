@@ -99,7 +99,8 @@ func (e *Engine) inspect(w *worker) time.Duration {
 			return next
 		}
 	}
-	if (w.told != notTold || w.leaving) && w.held == 0 && due(w.toldAt+e.goneWithin(w)) {
+	// Who is away may run a block of which it has not told.
+	if (w.told != notTold || w.leaving) && w.held == 0 && !w.away && due(w.toldAt+e.goneWithin(w)) {
 		e.kill(w)
 		return next
 	}

@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -93,10 +94,8 @@ func (c *checking) runKeys() {
 	if err := CheckName(j.Name); err != nil {
 		c.run("name", "%v", err)
 	}
-	switch j.Launcher {
-	case "local", "serial":
-	default:
-		c.run("launcher", "unknown launcher %q; allowed are \"local\" and \"serial\"", j.Launcher)
+	if !slices.Contains(Launchers, j.Launcher) {
+		c.run("launcher", "unknown launcher %q; allowed are \"local\", \"serial\" and \"slurm\"", j.Launcher)
 	}
 	if j.Listen != "" && j.Listen != "localhost" && net.ParseIP(j.Listen) == nil {
 		c.run("listen", "%q is not an IP address; allowed are \"localhost\", an IP address of this machine, and \"0.0.0.0\" for all that it has", j.Listen)
@@ -299,10 +298,14 @@ func findCycle(up [][]int) []int {
 // unknownMemory stands for the memory of a machine that could not be found out: it bounds nothing.
 const unknownMemory = int64(1) << 60
 
-// Budget is what the workers of the run may use together: as given, else all of the machine.
+// Budget is what the workers of the run may use together: as given, else all of the machine, or what they can take at most where the
+// run is Unlimited.
 func (j *Job) Budget(m Machine) scheduler.Resources {
 	if j.HasResources {
 		return j.Resources
+	}
+	if j.Unlimited() {
+		return j.demand()
 	}
 	memory := m.MemoryBytes
 	if memory <= 0 {
@@ -311,8 +314,29 @@ func (j *Job) Budget(m Machine) scheduler.Resources {
 	return scheduler.NewResources(map[string]int64{"cpu": int64(max(m.Cores, 1)) * 1000, "memory": memory, "gpu": int64(m.GPUs) * 1000})
 }
 
+// demand is what max_workers of all tasks take together.
+func (j *Job) demand() scheduler.Resources {
+	all := map[string]int64{}
+	for _, t := range j.Tasks {
+		most := t.Requires.Times(t.MaxWorkers)
+		for _, name := range most.Names() {
+			if all[name] += most.Get(name); all[name] < 0 {
+				all[name] = math.MaxInt64
+			}
+		}
+	}
+	return scheduler.NewResources(all)
+}
+
 func (c *checking) budget(m Machine) {
 	j := c.job
+	if j.Unlimited() {
+		c.unlimited()
+		return
+	}
+	if j.Launcher == "slurm" {
+		m = Machine{} // it is not the one that the workers are on
+	}
 	if !j.HasResources && m.Cores <= 0 {
 		return // nothing is known to compare with
 	}
@@ -348,6 +372,24 @@ func (c *checking) budget(m Machine) {
 		}
 		if t.Requires.IsZero() && t.MaxWorkers == 0 {
 			c.task(i, "requires", "nothing is required and there is no max_workers, so that nothing bounds the number of workers; give one of them")
+		}
+	}
+}
+
+// unlimited: without a budget each task has to say how many workers it may have.
+func (c *checking) unlimited() {
+	for i, t := range c.job.Tasks {
+		for _, name := range t.Requires.Names() {
+			need := t.Requires.Get(name)
+			switch {
+			case need < 0:
+				c.task(i, "requires."+name, "%s is negative; allowed is 0 or more", name)
+			case name == "gpu" && need%1000 != 0:
+				c.task(i, "requires.gpu", "gpu = %s is not whole; GPUs are given to slots one by one", amount(name, need))
+			}
+		}
+		if t.MaxWorkers == 0 {
+			c.task(i, "max_workers", "missing; with launcher \"slurm\" each task has it, or [run] has resources: nothing else bounds the number of workers")
 		}
 	}
 }

@@ -63,7 +63,7 @@ func TestEveryErrorOfAProgramsJobIsSaidAtOnce(t *testing.T) {
 	b.Requires = scheduler.NewResources(map[string]int64{"memory": -1})
 	want := []string{
 		`run: name: empty; allowed are 1 to 64 letters a-z and A-Z, digits, "_", "-" and ".", beginning with a letter, a digit or "_"`,
-		`run: launcher: unknown launcher "cloud"; allowed are "local" and "serial"`,
+		`run: launcher: unknown launcher "cloud"; allowed are "local", "serial" and "slurm"`,
 		`run: port: 5-4 is no range of ports; ports are 0 to 65535, the lower one first`,
 		`run: max_failures: -1 is below 0; 0 is no limit`,
 		`task "a": grid: no blocks are described`,

@@ -2,11 +2,16 @@ package job
 
 import "time"
 
+// Launchers are the names of all launchers.
+var Launchers = []string{"local", "serial", "slurm"}
+
 // Defaults are the values of keys that a job does not give. The launcher decides where a comment says so.
 var Defaults = struct {
 	Launcher  string
 	Directory string
 	Listen    string
+	// ListenToNodes is Listen where workers are on other machines.
+	ListenToNodes string
 
 	Grace            time.Duration
 	ReconnectGrace   time.Duration
@@ -24,6 +29,8 @@ var Defaults = struct {
 	Launcher:  "local",
 	Directory: "runs",
 	Listen:    "127.0.0.1",
+
+	ListenToNodes: "0.0.0.0",
 
 	Grace:            10 * time.Second,
 	ReconnectGrace:   5 * time.Second,

@@ -3,6 +3,10 @@
 package job
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"example.org/daisy/geom"
@@ -17,7 +21,7 @@ type Job struct {
 	File string
 	// Dir is the folder of the job file, absolute: relative paths start there, and user code runs there.
 	Dir string
-	// Launcher is "local" or "serial".
+	// Launcher is one of Launchers.
 	Launcher string
 	// Directory is where run directories are made, absolute.
 	Directory string
@@ -130,6 +134,11 @@ type Task struct {
 	SkipMask string
 	Mask     scheduler.Bitmap
 
+	// Options are those of the launcher, by key; a single value is a list of one. Only with launcher "slurm".
+	Options map[string][]string
+	// Wrap is what Runner.Argv and Check begin with, so that they run inside of something else.
+	Wrap []string
+
 	// Unselected has the blocks that a selection leaves out, which are in Mask too; nil without one.
 	Unselected scheduler.Bitmap
 
@@ -221,6 +230,18 @@ func (j *Job) Pipeline() (*scheduler.Pipeline, error) {
 		}
 	}
 	return scheduler.NewPipeline(tasks, edges)
+}
+
+// Unlimited reports whether the run has no budget: then max_workers of each task bounds what it takes.
+func (j *Job) Unlimited() bool { return j.Launcher == "slurm" && !j.HasResources }
+
+// LauncherClass is the options of the launcher as one text. Workers of tasks that differ in it are not alike.
+func (t *Task) LauncherClass() string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(t.Options)) {
+		fmt.Fprintf(&b, "%s=%q\n", key, t.Options[key])
+	}
+	return b.String()
 }
 
 // Task returns the task with this id, nil if there is none.

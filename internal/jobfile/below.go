@@ -79,7 +79,7 @@ var fixed = map[string][]string{
 }
 
 // merged are the tables whose keys have defaults one by one.
-var merged = []string{"resources", "requires", "env"}
+var merged = []string{"resources", "requires", "env", "slurm"}
 
 // fill puts the defaults of a file in the place of keys that the job, and files above, do not have. It gives the table of caps.
 func (l *loader) fill(b Below) (caps table, ok bool) {
@@ -276,6 +276,10 @@ func (l *loader) limitResources(most scheduler.Resources, n *node) {
 				given.fail(name, "%s is more than this site allows (%s:%d); allowed is %s or less", one(name, j.Resources.Get(name)), at.file, at.line, one(name, most.Get(name)))
 			}
 		}
+		return
+	}
+	if j.Unlimited() {
+		l.report(n, -1, "caps", "resources", fmt.Sprintf("this site allows %v, so with launcher \"slurm\" [run] has to say its resources", most))
 		return
 	}
 	if l.opts.Machine.Cores <= 0 {

@@ -23,7 +23,7 @@ func row(k jobfile.Key) string {
 	}
 	value := k.Default
 	switch {
-	case value == "none" || value == "required" || strings.HasPrefix(value, "no ") || strings.HasPrefix(value, "all") || strings.HasPrefix(value, "any ") || strings.HasPrefix(value, "name "):
+	case value == "none" || value == "required" || strings.HasPrefix(value, "no ") || strings.HasPrefix(value, "all") || strings.HasPrefix(value, "any ") || strings.HasPrefix(value, "name ") || strings.HasPrefix(value, "the ") || value == "yours" || value == "now":
 	default:
 		value = "`" + value + "`"
 	}
@@ -42,7 +42,7 @@ func TestTheDocumentationHasEveryKeyWithTypeDefaultAndMeaning(t *testing.T) {
 		t.Fatal(err)
 	}
 	headings := map[string]string{
-		"[run]": "run", "[[task]]": "task", "Blocks": "block", "Contexts": "context", "Regions": "region", "Commands": "command",
+		"[run]": "run", "[[task]]": "task", "Slurm": "slurm", "Blocks": "block", "Contexts": "context", "Regions": "region", "Commands": "command",
 		"Amounts": "amounts", "Not in this version": "later",
 	}
 	got, section := map[string][]string{}, ""

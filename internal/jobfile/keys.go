@@ -15,7 +15,7 @@ const maxDims = geom.MaxDims
 // A Key is one key of the job file. The table of all keys drives the messages about unknown ones and is compared with
 // docs/job-file.md.
 type Key struct {
-	// Table is "run", "task", or the name of a form that values have: "block", "context", "region", "command", "amounts".
+	// Table is "run", "task", "slurm", or the name of a form that values have: "block", "context", "region", "command", "amounts".
 	Table string
 	Name  string
 	// Type and Default are as the documentation has them; a Default of "" means that the key has none.
@@ -32,21 +32,21 @@ func Keys() []Key {
 	number := func(n int) string { return strconv.Itoa(n) }
 	return []Key{
 		{"run", "name", "string", "name of the file", "Name of the run, which begins the name of its run directory: letters a-z and A-Z, digits, `_`, `-`, `.`, at most 64.", ""},
-		{"run", "launcher", "string", strconv.Quote(d.Launcher), "`\"local\"`: workers are processes on this machine. `\"serial\"`: one process, one block at a time, stops at the first failure.", ""},
+		{"run", "launcher", "string", strconv.Quote(d.Launcher), "`\"local\"`: workers are processes on this machine. `\"serial\"`: one process, one block at a time, stops at the first failure. `\"slurm\"`: workers are jobs of Slurm; see [slurm.md](slurm.md).", ""},
 		{"run", "directory", "path", strconv.Quote(d.Directory), "Folder in which run directories are made.", ""},
 		{"run", "tracking", "path", "none", "Folder that keeps done marks, one group for each task, so that a new run skips what is done.", ""},
-		{"run", "resources", "amounts", "all of the machine", "What the workers of the run may use together.", ""},
+		{"run", "resources", "amounts", "all of the machine", "What the workers of the run may use together. With Slurm, no limit; then each task has `max_workers`.", ""},
 		{"run", "grace", "duration", span(d.Grace), "What running blocks get to end when the run is stopped or their task is abandoned.", ""},
 		{"run", "max_failures", "integer", "no limit", "The run stops once this many blocks have failed for good.", ""},
-		{"run", "listen", "string", strconv.Quote(d.Listen), "Address of this machine on which the coordinator listens: `\"localhost\"` or an IP address; `\"0.0.0.0\"`: all that it has. Where other machines can come in, it speaks TLS; plain HTTP is answered to this machine only.", ""},
+		{"run", "listen", "string", strconv.Quote(d.Listen), "Address of this machine on which the coordinator listens: `\"localhost\"` or an IP address; `\"0.0.0.0\"`: all that it has, which is the default with Slurm. Where other machines can come in, it speaks TLS; plain HTTP is answered to this machine only.", ""},
 		{"run", "addresses", "list of strings", "none", "Addresses (`\"host\"` or `\"host:port\"`) that workers try first, in this order. After them come those on which the coordinator listens, which it finds out itself.", ""},
 		{"run", "port", "integer or string", "any free port", "Port on which the coordinator listens, or a range of ports such as `\"7000-7100\"`.", ""},
 		{"run", "reconnect_grace", "duration", span(d.ReconnectGrace), "A worker whose connection closed and is not back within this time is suspect: it gets no new blocks.", ""},
 		{"run", "heartbeat_timeout", "duration", span(d.HeartbeatTimeout), "A worker without a heartbeat for this long is suspect.", ""},
 		{"run", "hint_after", "duration", span(d.HintAfter), "The blocks of a suspect go out again after this silence if the launcher, too, has signs of its end.", ""},
-		{"run", "abandon_after", "duration", `"2m"`, "The blocks of a suspect go out again after this silence in any case. A worker whose coordinator is gone waits nearly as long for the next one.", ""},
+		{"run", "abandon_after", "duration", `"2m"`, "The blocks of a suspect go out again after this silence in any case. A worker whose coordinator is gone waits nearly as long for the next one. With Slurm, the default is `15m`.", ""},
 		{"run", "pending_patience", "duration", `"10m"`, "Workers of one kind that wait in the queue of a batch system for this long, while none of them runs, give their share of the resources up to tasks that need it, all but one. Without a batch system it means nothing.", ""},
-		{"run", "idle_timeout", "duration", `"5s"`, "How long a worker without work stays while nobody else needs its share of the resources.", ""},
+		{"run", "idle_timeout", "duration", `"5s"`, "How long a worker without work stays while nobody else needs its share of the resources. With Slurm, the default is `2m`.", ""},
 		{"run", "on_end", "command", "none", "A command that is run in the folder of the job file when the run has ended, however it did; see [programs.md](programs.md#at-the-end-of-a-run).", ""},
 
 		{"task", "id", "string", "required", "Name of the task: letters a-z and A-Z, digits, `_`, `-`, `.`, at most 64; unique in the file, also when case is ignored.", ""},
@@ -66,7 +66,7 @@ func Keys() []Key {
 		{"task", "output", "path", "none", "The array that blocks write, which must be there when the run starts: its chunks (shards) are checked against the blocks.", ""},
 		{"task", "chunk_race", "string", `"deny"`, "`\"allow\"`: no error if two blocks that may run at the same time write into one chunk of `output`.", ""},
 		{"task", "requires", "amounts", "{ cpu = 1 }", "What one slot needs while it runs a block; `cpu = 1` unless it is given.", ""},
-		{"task", "max_workers", "integer", "no limit", "How many blocks of this task run at once, at most: it counts slots.", ""},
+		{"task", "max_workers", "integer", "no limit", "How many blocks of this task run at once, at most: it counts slots. Needed with Slurm where `[run]` has no `resources`.", ""},
 		{"task", "slots", "integer", number(d.Slots), "How many blocks one worker runs at once. A worker takes slots × requires of the resources.", ""},
 		{"task", "max_blocks_per_worker", "integer", "no limit", "A worker leaves after so many blocks and a new one takes its place.", ""},
 		{"task", "priority", "integer", "0", "Tasks of higher priority get free resources first; of equal priority, the one further downstream.", ""},
@@ -79,7 +79,35 @@ func Keys() []Key {
 		{"task", "skip_mask", "path", "none", "A `.npy` file of bool or uint8 with the shape of the grid of blocks: blocks that are not 0 in it are skipped in this run.", ""},
 		{"task", "resource_tracking", "boolean", "false", "`true`: measure what each block uses: time, CPU, memory of all its processes, bytes read and written. It is kept in the statistics and, with `tracking`, block by block.", ""},
 		{"task", "enforce_memory", "boolean", "false", "`true`: the processes of a block cannot have more memory than `requires.memory` says; see [below](#memory-that-is-enforced).", ""},
-		{"task", "slurm", "table", "", "Options of Slurm.", `use launcher = "local" inside one Slurm job of your own and take the table out`},
+		{"task", "slurm", "table", "none", "Options of Slurm for this task, in `[task.slurm]`; see [below](#slurm). Any of them may stand in `[slurm]` once for all tasks.", ""},
+
+		{"slurm", "partition", "string", "the site's", "Partition, or several with commas between them.", ""},
+		{"slurm", "account", "string", "yours", "Account that is charged.", ""},
+		{"slurm", "qos", "string", "the site's", "Quality of service.", ""},
+		{"slurm", "time", "string", "the partition's", "Time limit of a worker: `\"90m\"`, `\"12h\"`, or as Slurm has it, `\"1:30:00\"`, `\"2-12:00\"`.", ""},
+		{"slurm", "nodelist", "string or list of strings", "none", "Nodes that a worker must have.", ""},
+		{"slurm", "exclude", "string or list of strings", "none", "Nodes that no worker may have, also as `\"n[1-4]\"`.", ""},
+		{"slurm", "constraint", "string", "none", "Features that nodes must have.", ""},
+		{"slurm", "gres", "string or list of strings", "none", "The type of the GPUs of `requires` (`\"gpu:a100\"`), and other generic resources of one worker (`\"shard:2\"`).", ""},
+		{"slurm", "licenses", "string or list of strings", "none", "Licences that one worker takes (`\"matlab:1\"`).", ""},
+		{"slurm", "reservation", "string", "none", "Reservation in which workers run.", ""},
+		{"slurm", "nice", "integer", "0", "Priority that workers give up.", ""},
+		{"slurm", "begin", "string", "now", "Workers start no earlier (`\"now+1hour\"`, `\"20:00\"`).", ""},
+		{"slurm", "hint", "string", "none", "sbatch's `--hint`, such as `\"nomultithread\"`.", ""},
+		{"slurm", "cluster", "string", "the default one", "Cluster that is asked, where there are several; the same for all tasks.", ""},
+		{"slurm", "memory_option", "string", `"mem"`, "How memory is asked for: `\"mem\"`, `\"mem-per-cpu\"`, or `\"none\"` at sites that do not count it.", ""},
+		{"slurm", "gpu_option", "string", `"gres"`, "How GPUs are asked for: `\"gres\"` or `\"gpus-per-node\"`.", ""},
+		{"slurm", "arrays", "boolean", "true", "`false`: one job for each worker, at sites without job arrays.", ""},
+		{"slurm", "array_limit", "integer", "no limit", "At most so many workers of one array run at once.", ""},
+		{"slurm", "requeue", "boolean", "false", "`true`: Slurm may put a worker back into the queue when its node fails or it is preempted.", ""},
+		{"slurm", "prefix", "string", "none", "What the names of jobs begin with, before `dz-`: at most 28 letters, digits, `.`, `_`, `-`.", ""},
+		{"slurm", "setup", "string", "none", "Shell lines that run before the worker, such as `\"module load cuda\"`.", ""},
+		{"slurm", "wrap", "string or list of strings", "none", "Words that are put before each command of the task, such as `\"apptainer exec --nv img.sif\"`. Its programs are then looked for inside only, not before the run.", ""},
+		{"slurm", "template", "path", "none", "A batch script of your own with `{{.Worker}}` in it, in place of the one that comes with the program; see [slurm.md](slurm.md#a-batch-script-of-your-own).", ""},
+		{"slurm", "login_env", "boolean", "false", "`true`: the batch script reads your profile, as a login does.", ""},
+		{"slurm", "launch", "string", `"script"`, "`\"srun\"`: the script starts the worker with srun, for sites that show GPUs to steps only.", ""},
+		{"slurm", "slurm_env", "boolean", "false", "`true`: the task's code sees the variables of the Slurm job (`SLURM_*`, `PMI*`), which make some libraries believe that they are one of many.", ""},
+		{"slurm", "options", "list of strings", "none", "Further options of sbatch, each one item (`\"--exclusive\"`, `\"--mail-type=FAIL\"`). Those that would break the run are refused.", ""},
 
 		{"block", "shape", "list of integers", "required", "What a block writes, one extent of 1 or more for each of 1 to 6 axes.", ""},
 		{"block", "context", "integer, list or context", "0", "What a block reads beyond that: the same on all sides, one number for each axis, or a context table.", ""},

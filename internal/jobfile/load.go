@@ -30,6 +30,9 @@ type Options struct {
 	// CheckPython imports the function of a python task, when nothing else is wrong with the file. The error says what to change,
 	// the warning is for people. nil = nothing is imported.
 	CheckPython func(j *job.Job, t *job.Task) (warning string, err error)
+	// CheckSlurm finds all that is wrong with the options of a task for Slurm, by key; relative paths start at dir. nil = only the types of
+	// the values are checked.
+	CheckSlurm func(dir string, options map[string][]string) (faults, warnings []OptionFault)
 	// Below are files of defaults, the first above the next; see ReadBelow.
 	Below []Below
 }
@@ -58,6 +61,7 @@ func load(source []byte, path, dir string, sets []string, opts Options) (*job.Jo
 		return nil, err
 	}
 	l.applySets(sets)
+	l.spreadSlurm()
 	var caps []table
 	for _, b := range opts.Below {
 		if c, ok := l.fill(b); ok {
@@ -163,14 +167,12 @@ func decode(file, text string) (doc map[string]any, root *node, _ *Errors) {
 func (l *loader) readDocument() {
 	for _, key := range slices.Sorted(maps.Keys(l.doc)) {
 		switch {
-		case key == "run" || key == "task":
-		case key == "slurm":
-			l.report(l.root.key(key), -1, "", "slurm", "not in this version; "+keysOf("task")["slurm"].Instead)
+		case key == "run" || key == "task" || key == "slurm":
 		case slices.Contains([]string{"tasks", "Task", "TASK", "Run", "RUN"}, key):
 			l.report(l.root.key(key), -1, "", "", fmt.Sprintf("unknown table %q; did you mean %q?", key, strings.TrimSuffix(strings.ToLower(key), "s")))
 		default:
-			hint := "; allowed are [run] and [[task]]"
-			for _, t := range [][2]string{{"run", "[run]"}, {"task", "[[task]]"}} {
+			hint := "; allowed are [run], [slurm] and [[task]]"
+			for _, t := range [][2]string{{"run", "[run]"}, {"task", "[[task]]"}, {"slurm", "[slurm] or [task.slurm]"}} {
 				if _, ok := keysOf(t[0])[key]; ok {
 					hint = fmt.Sprintf("; it is a key of %s, so write it below that header", t[1])
 					break
@@ -239,6 +241,13 @@ func (l *loader) add(n *node, where, key, text string) {
 	e := &Error{File: l.file, Where: where, Key: key, Text: text}
 	if n != nil {
 		e.Line, e.Argument, e.argumentAt = n.line, n.argument, n.argumentAt
+		if n.shared && n.file == "" { // one value, and one error of it for all tasks
+			e.Where, e.Key = "slurm", strings.TrimSuffix(strings.TrimPrefix(key, "slurm"), ".")
+			e.Key = strings.TrimPrefix(e.Key, ".")
+			if slices.ContainsFunc(l.errs.List, func(o *Error) bool { return *o == *e }) {
+				return
+			}
+		}
 		if n.file != "" {
 			e.File = n.file
 			if strings.HasPrefix(where, "task ") { // one default, and one error of it for each task

@@ -17,6 +17,8 @@ type node struct {
 	argumentAt int // its place on the command line
 	// bare is the text of a --set value that was not quoted.
 	bare string
+	// shared: it stands in [slurm], for every task.
+	shared bool
 	// header marks the array of a [[header]]: later headers with its name lead into its last item.
 	header bool
 }

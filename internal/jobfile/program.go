@@ -44,6 +44,12 @@ func (t table) program(key string, task *job.Task) ([]string, bool) {
 
 // locate looks for a program, and gives the name by which the worker finds it.
 func (t table) locate(name string) (string, error) {
+	if t.at >= 0 && len(t.load.job.Tasks[t.at].Wrap) > 0 { // what is there is there inside of what wraps it
+		if strings.Contains(name, "/") {
+			name = t.load.absolute(name)
+		}
+		return name, nil
+	}
 	if !strings.Contains(name, "/") {
 		return name, lookInPath(name, t.load.pathOf(t.at))
 	}

@@ -72,7 +72,7 @@ func (l *loader) checkPython() {
 	places := make(chan struct{}, importsAtOnce)
 	var checks sync.WaitGroup
 	for i := range tasks {
-		if tasks[i].Runner.Kind != job.RunnerPython {
+		if tasks[i].Runner.Kind != job.RunnerPython || len(tasks[i].Wrap) > 0 {
 			continue
 		}
 		checks.Go(func() {

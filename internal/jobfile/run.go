@@ -57,6 +57,9 @@ func (l *loader) readRun(t table) {
 		}
 	}
 	j.Listen = d.Listen
+	if j.Launcher == "slurm" {
+		j.Listen = d.ListenToNodes
+	}
 	if s, ok := t.text("listen"); ok {
 		if j.Listen = s; s == "" {
 			t.fail("listen", "empty; allowed are \"localhost\", an IP address of this machine, and \"0.0.0.0\" for all that it has")
@@ -66,18 +69,13 @@ func (l *loader) readRun(t table) {
 	t.port()
 }
 
-// checkLauncher tells the launchers of later versions from unknown ones.
+// checkLauncher reports an unknown launcher.
 func (l *loader) checkLauncher(t table) {
-	const allowed = `allowed are "local" and "serial"`
-	text := ""
-	switch name := l.job.Launcher; name {
-	case "local", "serial":
+	name := l.job.Launcher
+	if slices.Contains(job.Launchers, name) {
 		return
-	case "slurm":
-		text = fmt.Sprintf("%q is not in this version; %s", name, allowed)
-	default:
-		text = fmt.Sprintf("unknown launcher %q%s", name, job.Nearest(name, []string{"local", "serial"}))
 	}
+	text := fmt.Sprintf("unknown launcher %q%s", name, job.Nearest(name, job.Launchers))
 	if l.opts.Launcher != "" {
 		l.add(&node{argument: "--launcher " + l.opts.Launcher}, "", "", text)
 		l.wrong = append(l.wrong, wrongKey{-1, "launcher"})

@@ -32,18 +32,18 @@ func (l *loader) applySet(set string, at int) error {
 	var m map[string]any
 	var n *node
 	switch first, rest, _ := strings.Cut(path, "."); first {
-	case "run":
+	case "run", "slurm":
 		path = rest
-		run, ok := l.doc["run"]
+		table, ok := l.doc[first]
 		if !ok {
-			run = map[string]any{}
-			l.doc["run"] = run
-			l.root.set("run", &node{argument: "--set " + set, argumentAt: at})
+			table = map[string]any{}
+			l.doc[first] = table
+			l.root.set(first, &node{argument: "--set " + set, argumentAt: at})
 		}
-		if m, ok = run.(map[string]any); !ok {
-			return fmt.Errorf("[run] in the file is %s, not a table", found(run))
+		if m, ok = table.(map[string]any); !ok {
+			return fmt.Errorf("[%s] in the file is %s, not a table", first, found(table))
 		}
-		n = l.root.key("run")
+		n = l.root.key(first)
 	case "task":
 		var err error
 		if m, n, path, err = l.taskOfSet(rest); err != nil {
@@ -53,7 +53,7 @@ func (l *loader) applySet(set string, at int) error {
 			return fmt.Errorf("id: the id of a task can only be changed in the file")
 		}
 	default:
-		return fmt.Errorf("%q begins with neither \"run.\" nor \"task.\"; %s", path, setForm)
+		return fmt.Errorf("%q begins with none of \"run.\", \"task.\" and \"slurm.\"; %s", path, setForm)
 	}
 	keys := strings.Split(path, ".")
 	if slices.Contains(keys, "") {

@@ -109,9 +109,9 @@ func (t table) unknown(name string) {
 func (t table) failUnknown(key, name string, names []string) {
 	hint := job.Nearest(key, names)
 	if !strings.HasPrefix(hint, "; did") {
-		for _, other := range []string{"run", "task"} {
+		for _, other := range []string{"run", "task", "slurm"} {
 			if _, ok := keysOf(other)[key]; ok && other != name {
-				hint = fmt.Sprintf("; it is a key of %s", map[string]string{"run": "[run]", "task": "[[task]]"}[other])
+				hint = fmt.Sprintf("; it is a key of %s", map[string]string{"run": "[run]", "task": "[[task]]", "slurm": "[slurm] or [task.slurm]"}[other])
 			}
 		}
 		if below := tableBelow(name, key); below != "" {

@@ -32,7 +32,9 @@ func (l *loader) readTask(at int, m map[string]any, n *node) {
 	t.unknown("task")
 	task.After, _ = t.strings("after")
 
+	t.readSlurm(task)
 	t.readCode(task)
+	wrapped(task)
 	t.readBlocks(task)
 
 	if env, ok := t.table("env", `a table of strings such as { NAME = "value" }`); ok {

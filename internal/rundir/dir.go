@@ -30,6 +30,7 @@ const (
 	journalDir = "journal"
 	logsDir    = "logs"
 	outboxDir  = "outbox"
+	scriptsDir = "scripts"
 )
 
 // Dir is a run directory that exists.
@@ -278,6 +279,17 @@ func (d *Dir) LogsDir() string { return d.join(logsDir) }
 
 // OutboxDir is where workers leave results that they could not deliver.
 func (d *Dir) OutboxDir() string { return d.join(outboxDir) }
+
+// ScriptsPath is where batch scripts are, if the run has any.
+func (d *Dir) ScriptsPath() string { return d.join(scriptsDir) }
+
+// MakeScripts makes ScriptsPath if it is not there.
+func (d *Dir) MakeScripts() error {
+	if err := os.MkdirAll(d.ScriptsPath(), 0o700); err != nil {
+		return explain("make the folder for batch scripts", d.ScriptsPath(), err)
+	}
+	return nil
+}
 
 // StatsPath is where the statistics are.
 func (d *Dir) StatsPath() string { return d.join(statsFile) }

@@ -44,8 +44,8 @@ func slotEnvironment(inherited []string, t *Task, at place) []string {
 		}
 		values[name] = value
 	}
-	for _, entry := range inherited {
-		if name, value, ok := strings.Cut(entry, "="); ok && name != "" && !ours[name] && !launched[name] {
+	for _, entry := range withoutJob(inherited) {
+		if name, value, ok := strings.Cut(entry, "="); ok && name != "" && !ours[name] && !launched[name] && name != showJob {
 			set(name, value)
 		}
 	}

@@ -1,0 +1,29 @@
+package coordinator
+
+import (
+	"slices"
+	"strconv"
+
+	"example.org/daisy/internal/job"
+	"example.org/daisy/launcher"
+)
+
+// RequestFor is what a launcher is asked for count workers of a task, but for the environment, logs and nodes. argv is the program with its
+// first arguments, runDir "" where there is no run directory.
+func RequestFor(j *job.Job, t *job.Task, tag string, count int, argv []string, runDir string) launcher.Request {
+	slots := max(t.Slots, 1)
+	each := t.Requires.Times(int64(slots))
+	r := launcher.Request{
+		Tag: tag, Count: count, Dir: j.Dir, Argv: append(slices.Clone(argv), "--slots", strconv.Itoa(slots)),
+		CPUMilli: each.Get("cpu"), MemoryBytes: each.Get("memory"), GPUs: gpus(each), Options: t.Options,
+	}
+	if runDir != "" {
+		r.Argv = append(r.Argv, "--run-dir", runDir)
+	}
+	return r
+}
+
+// LaunchEnvironment is an environment for launched workers, with what marks them as those of a run.
+func LaunchEnvironment(env []string, runID string) []string {
+	return append(slices.Clone(env), launchedFor+"="+runID)
+}

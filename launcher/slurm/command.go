@@ -1,0 +1,140 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"example.org/daisy/internal/process"
+)
+
+// errStatus is wrapped by the error of a command that ran to its end and gave a status other than 0.
+var errStatus = errors.New("it failed")
+
+// limits are the longest times that commands get. Slurm itself gives up a controller that does not answer after MessageTimeout (10 s),
+// and hangs without end where munge does.
+var limits = map[string]time.Duration{"sbatch": time.Minute, "sacct": time.Minute, "": 30 * time.Second}
+
+// mostOutput bounds what is kept of a command's output: a full listing of 100,000 rows is far below it.
+const mostOutput = 64 << 20
+
+// An answer is what a command wrote.
+type answer struct{ stdout, stderr string }
+
+// run runs a command of Slurm to its end. Its error says which command it was, how it ended and what it said.
+func (l *Launcher) run(ctx context.Context, name string, args ...string) (answer, error) {
+	path, err := l.find(name)
+	if err != nil {
+		return answer{}, err
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Env = l.commandEnv
+	return l.finish(ctx, name, cmd, func() error { return cmd.Start() })
+}
+
+// finish starts a command, waits for it within its limit, and judges its end. The whole process group goes when the time is over.
+func (l *Launcher) finish(ctx context.Context, name string, cmd *exec.Cmd, start func() error) (answer, error) {
+	if err := ctx.Err(); err != nil {
+		return answer{}, fmt.Errorf("%s was not started: %w", name, context.Cause(ctx))
+	}
+	limit, own := limits[name]
+	if !own {
+		limit = limits[""]
+	}
+	if l.cfg.Limit > 0 {
+		limit = l.cfg.Limit
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
+	defer cancel()
+	stdout, stderr := &bounded{}, &bounded{}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+	cmd.WaitDelay = 2 * time.Second // what a wrapper left behind may hold the pipes
+	if err := start(); err != nil {
+		return answer{}, fmt.Errorf("%s cannot be started: %w", cmd.Path, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	err := cmd.Wait()
+	stopped := !stop()
+	got := answer{stdout.String(), stderr.String()}
+	said := wordsOf(got.stderr)
+	if said != "" {
+		said = ": " + said
+	}
+	var exit *exec.ExitError
+	switch {
+	case stopped && err != nil:
+		return got, fmt.Errorf("%s: %w%s", name, context.Cause(ctx), said)
+	case errors.As(err, &exit) && exit.Exited():
+		return got, fmt.Errorf("%s: %w with status %d%s", name, errStatus, exit.ExitCode(), said)
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
+		return got, fmt.Errorf("%s: %w%s", name, err, said)
+	case stdout.cut:
+		return got, fmt.Errorf("%s: more than %d MiB of output", name, mostOutput>>20)
+	}
+	return got, nil
+}
+
+// bounded keeps the first part of what is written to it.
+type bounded struct {
+	bytes.Buffer
+	cut bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if room := mostOutput - b.Len(); len(p) > room {
+		b.cut = true
+		b.Buffer.Write(p[:max(room, 0)])
+		return len(p), nil
+	}
+	return b.Buffer.Write(p)
+}
+
+// find looks for a command on the PATH of the launcher's environment.
+func (l *Launcher) find(name string) (string, error) {
+	file, err := process.LookPath(name, "/", valueOf(l.cfg.Env, "PATH"))
+	if err != nil {
+		return "", fmt.Errorf("a command of Slurm is missing: %w. %s", err, howToGet())
+	}
+	return file, nil
+}
+
+// howToGet says what to do about a missing command.
+func howToGet() string {
+	text := "Run this on a login node of the cluster; where Slurm is a module there, load it first (module load slurm)"
+	if runtime.GOOS == "linux" {
+		text += `. A machine that belongs to the cluster gets it with "apt install slurm-client" or "dnf install slurm"`
+	}
+	return text
+}
+
+// Environment is what a batch system and its commands get of an environment: who the user is, where programs are, where the cluster is. Of a
+// surrounding job nothing is left: Slurm's commands read its variables as options.
+func Environment(env []string) []string {
+	var kept []string
+	for _, name := range []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "SLURM_CONF", "SLURM_CLUSTERS"} {
+		if v := valueOf(env, name); v != "" {
+			kept = append(kept, name+"="+v)
+		}
+	}
+	return kept
+}
+
+// valueOf is the value of a variable in an environment, the last one where there are several.
+func valueOf(env []string, name string) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(env[i], name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}

@@ -1,0 +1,453 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.org/daisy/launcher"
+	"example.org/daisy/launcher/launchertest"
+)
+
+// faked is a launcher over fake commands; the others are missing.
+func faked(t *testing.T, limit time.Duration, names ...string) (*Launcher, *launchertest.Fake) {
+	t.Helper()
+	fake := launchertest.NewFake(t, names...)
+	l, err := New(Config{Run: aRun, Dir: t.TempDir(), Env: Environment([]string{"PATH=" + fake.Dir + ":/usr/bin:/bin", "HOME=/h", "SLURM_JOB_ID=9", "SBATCH_PARTITION=nope", "SLURM_CONF=/c"}), Limit: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, fake
+}
+
+// Without the real ones on PATH, as they may be on this machine.
+func withoutSlurm(l *Launcher, fake *launchertest.Fake) *Launcher {
+	l.cfg.Env[0] = "PATH=" + fake.Dir
+	return l
+}
+
+var all = []string{"sbatch", "squeue", "scancel", "scontrol", "sacct"}
+
+func TestCommandsSeeNothingOfASurroundingJobAndWriteAsWeReadThem(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	if _, err := l.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	call := fake.Calls("squeue")[0]
+	var slurms []string
+	for _, kv := range call.Env {
+		if strings.Contains(kv, "SLURM") || strings.Contains(kv, "SBATCH") || strings.HasPrefix(kv, "LC_") || strings.HasPrefix(kv, "HOME") {
+			slurms = append(slurms, kv)
+		}
+	}
+	slices.Sort(slurms)
+	if d := cmp.Diff([]string{"HOME=/h", "LC_ALL=C", "SLURM_BITSTR_LEN=0", "SLURM_CONF=/c", "SLURM_TIME_FORMAT=%s"}, slurms); d != "" {
+		t.Errorf("environment (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]string{"-h", "-u", fmt.Sprint(os.Getuid()), "-t", "all", "-o", "daisy|%F|%K|%A|%T|%e|%S|%C|%N|%j|%r|$"}, call.Args); d != "" {
+		t.Errorf("arguments (-want +got):\n%s", d)
+	}
+}
+
+func TestACommandThatHangsIsEndedWithWhatItStarted(t *testing.T) {
+	l, fake := faked(t, 300*time.Millisecond, all...)
+	mark := filepath.Join(t.TempDir(), "pid")
+	fake.Say("squeue", launchertest.Answer{Stdout: "rubbish\n", Then: "sleep 600 & echo $! >" + mark + "; wait"})
+	begun := time.Now()
+	_, err := l.List(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "squeue: no answer within 300ms") || time.Since(begun) > 20*time.Second {
+		t.Errorf("after %v: %v", time.Since(begun), err)
+	}
+	pid, _ := os.ReadFile(mark)
+	if out, _ := exec.Command("ps", "-o", "stat=", "-p", strings.TrimSpace(string(pid))).Output(); len(out) > 0 && !strings.HasPrefix(string(out), "Z") {
+		t.Errorf("what it started lives on: %s", out)
+	}
+	fake.Say("sbatch", launchertest.Answer{Stderr: "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n", Then: "sleep 600"})
+	fake.Say("scontrol", launchertest.Answer{})
+	if _, err := l.Submit(t.Context(), placed(t, 1)); !errors.Is(err, launcher.ErrUnsure) {
+		t.Errorf("a submission that was cut short: %v", err)
+	}
+	fake.Say("sbatch", launchertest.Answer{Then: "sleep 600"})
+	second := placed(t, 1)
+	second.Tag = "4"
+	if _, err := l.Submit(t.Context(), second); !errors.Is(err, launcher.ErrUnsure) {
+		t.Errorf("a submission without an answer: %v", err)
+	}
+}
+
+// placed is a request whose folders exist.
+func placed(t *testing.T, count int) launcher.Request {
+	t.Helper()
+	dir := t.TempDir()
+	r := request(count)
+	r.Dir = dir
+	r.LogPath = func(w launcher.Worker) string { return filepath.Join(dir, w.String()+".log") }
+	return r
+}
+
+func isRefusal(err error, kind launcher.RefusalKind) bool {
+	var r *launcher.Refusal
+	return errors.As(err, &r) && r.Kind == kind
+}
+
+func TestAMissingCommandIsLoud(t *testing.T) {
+	l, fake := faked(t, 0, "squeue", "scancel")
+	err := withoutSlurm(l, fake).Check(t.Context())
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{`"sbatch"`, `"scontrol"`, fake.Dir, "login node", "apt install slurm-client"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nlacks %s", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "squeue") {
+		t.Errorf("%v names what is there", err)
+	}
+	if _, err := l.Account(t.Context(), "1"); !errors.Is(err, launcher.ErrNoAccounting) {
+		t.Errorf("without sacct: %v", err)
+	}
+	l, fake = faked(t, 0, all...)
+	fake.Say("scontrol", launchertest.Answer{Stderr: "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n", Status: 1})
+	if err := l.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "Unable to contact slurm controller") {
+		t.Errorf("without a controller: %v", err)
+	}
+}
+
+func TestASubmissionWithoutAUsableAnswerIsUnsure(t *testing.T) {
+	for _, c := range []struct {
+		answer launchertest.Answer
+		want   string
+	}{
+		{launchertest.Answer{Stdout: "Welcome\n42;west\n"}, "42"},
+		{launchertest.Answer{Stdout: "42\n", Status: 1, Stderr: "sbatch: error: wrapper: cannot write its log\n"}, "42"},
+		{launchertest.Answer{}, "unsure"},
+		{launchertest.Answer{Stdout: "thank you\n"}, "unsure"},
+		{launchertest.Answer{Status: 1, Stderr: "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"}, "unsure"},
+		{launchertest.Answer{Then: "kill -KILL $$"}, "unsure"},
+		{launchertest.Answer{Status: 1, Stderr: "sbatch: error: Batch job submission failed: Invalid qos specification\n"}, "refused"},
+	} {
+		l, fake := faked(t, 0, all...)
+		fake.Say("sbatch", c.answer)
+		id, err := l.Submit(t.Context(), placed(t, 2))
+		got := id
+		switch {
+		case errors.Is(err, launcher.ErrUnsure):
+			got = "unsure"
+		case err != nil:
+			got = "refused"
+		}
+		if got != c.want {
+			t.Errorf("%+v: %s (%v), want %s", c.answer, got, err, c.want)
+		}
+		// The tag of a refusal is free again; that of an unsure submission is not.
+		_, err = l.Submit(t.Context(), placed(t, 2))
+		if taken := err != nil && strings.Contains(err.Error(), "is taken"); taken != (c.want != "refused") {
+			t.Errorf("%+v: the tag is taken: %v (%v)", c.answer, taken, err)
+		}
+	}
+}
+
+func TestWhereThereAreNoArraysWorkersAreSubmittedOneByOne(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	fake.Say("sbatch", launchertest.Answer{Status: 1, Stderr: "sbatch: error: Batch job submission failed: Invalid job array specification\n"})
+	if _, err := l.Submit(t.Context(), placed(t, 8)); !isRefusal(err, launcher.RefusedForLimits) {
+		t.Errorf("8 workers: %v", err)
+	}
+	fake.Say("sbatch", launchertest.Answer{Then: `for a; do case $a in --array*) echo "sbatch: error: Batch job submission failed: Invalid job array specification" >&2; exit 1;; esac; done; echo 42; exit 0`})
+	if id, err := l.Submit(t.Context(), placed(t, 1)); id != "42" {
+		t.Errorf("1 worker: %q, %v", id, err)
+	}
+	n := len(fake.Calls("sbatch"))
+	r := placed(t, 2)
+	r.Tag = "4"
+	if _, err := l.Submit(t.Context(), r); !isRefusal(err, launcher.RefusedForLimits) || len(fake.Calls("sbatch")) != n {
+		t.Errorf("2 workers, now that it is known: %v, %d calls", err, len(fake.Calls("sbatch"))-n)
+	}
+	fake.Say("squeue", launchertest.Answer{Stdout: rowBegin + "42|N/A|42|RUNNING|N/A|N/A|1|n1|dz-" + aRun + "-3|None" + rowEnd + "\n"})
+	got, err := l.List(t.Context())
+	if err != nil || len(got.Elements) != 1 || got.Elements[0].Tag != "3" || got.Elements[0].Last != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	l.Bind("3", "42")
+	if err := l.Cancel(t.Context(), launcher.Worker{Tag: "3"}); err != nil {
+		t.Error(err)
+	}
+	if calls := fake.Calls("scancel"); len(calls) != 1 || !slices.Equal(calls[0].Args, []string{"42"}) {
+		t.Errorf("scancel %+v", calls)
+	}
+}
+
+func TestAnArrayAboveTheSitesSizeIsNotTried(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	fake.Say("scontrol", launchertest.Answer{Stdout: "MaxArraySize            = 5\nKillWait                = 40 sec\nSlurmUser               = slurm(64030)\nMinJobAge               = 2 sec\nSLURM_VERSION           = 23.11.4\nClusterName = west\nMessageTimeout = 20 sec\n"})
+	if _, err := l.Submit(t.Context(), placed(t, 6)); !isRefusal(err, launcher.RefusedForLimits) || len(fake.Calls("sbatch")) != 0 {
+		t.Errorf("%v", err)
+	}
+	site, err := l.Site(t.Context())
+	want := Site{Version: "23.11.4", Cluster: "west", KillWait: 40 * time.Second, MessageTimeout: 20 * time.Second, MinJobAge: 2 * time.Second, MaxArraySize: 5, SlurmUID: 64030}
+	if err != nil || site != want {
+		t.Errorf("site %+v, %v", site, err)
+	}
+	if n := len(fake.Calls("scontrol")); n != 1 {
+		t.Errorf("the site was asked %d times", n)
+	}
+}
+
+func TestElementsAreCancelledByAPlainListOfThoseThatAreThere(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	name := "|dz-" + aRun + "-3|None" + rowEnd + "\n"
+	fake.Say("squeue", launchertest.Answer{Stdout: rowBegin + "7|4-9|7|PENDING|N/A|N/A|1|" + name +
+		rowBegin + "7|0|8|RUNNING|N/A|N/A|1|n1" + name + rowBegin + "7|1|9|COMPLETED|N/A|N/A|1|n1" + name +
+		rowBegin + "11|2|11|RUNNING|N/A|N/A|1|n1" + name}) // a twin, of which nothing may be touched
+	l.Bind("3", "7")
+	var workers []launcher.Worker
+	for i := range 7 {
+		workers = append(workers, launcher.Worker{Tag: "3", Element: i})
+	}
+	if err := l.Cancel(t.Context(), append(workers, launcher.Worker{Tag: "5"})...); err != nil {
+		t.Fatal(err)
+	}
+	if calls := fake.Calls("scancel"); len(calls) != 1 || !slices.Equal(calls[0].Args, []string{"7_[0,4-6]"}) {
+		t.Errorf("scancel %+v", calls)
+	}
+	fake.Say("squeue", launchertest.Answer{Status: 1, Stderr: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"})
+	if err := l.Cancel(t.Context(), workers...); err == nil || len(fake.Calls("scancel")) != 1 {
+		t.Errorf("without a listing: %v", err)
+	}
+	if err := l.CancelArray(t.Context(), "3", "7"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fake.Calls("scancel")[1].Args, []string{"-u", l.user, "-n", "dz-" + aRun + "-3", "7"}; !slices.Equal(got, want) {
+		t.Errorf("scancel %q, want %q", got, want)
+	}
+}
+
+func TestCloseCancelsWhatIsLeftAndDoesNotWaitForAFailedNode(t *testing.T) {
+	name := "|dz-" + aRun + "-3|None" + rowEnd + "\n"
+	rows := map[string]string{
+		"pending":    rowBegin + "7|4-9|7|PENDING|N/A|N/A|1|" + name,
+		"running":    rowBegin + "7|0|8|RUNNING|N/A|N/A|1|n1" + name,
+		"suspended":  rowBegin + "7|0|8|SUSPENDED|N/A|N/A|1|n1" + name,
+		"completing": rowBegin + "7|1|9|COMPLETING|N/A|N/A|1|n1" + name,
+		"failed":     rowBegin + "7|2|10|NODE_FAIL|N/A|N/A|1|n2" + name,
+		"ended":      rowBegin + "7|3|11|COMPLETED|N/A|N/A|1|n1" + name,
+	}
+	for _, c := range []struct {
+		rows          []string
+		cancel, fails bool
+	}{
+		{[]string{"failed", "ended"}, false, false},
+		{[]string{"completing", "ended"}, false, false},
+		{[]string{"pending", "completing"}, true, true},
+		{[]string{"running"}, true, true},
+		{[]string{"suspended"}, true, true},
+	} {
+		l, fake := faked(t, 0, all...)
+		l.Bind("3", "7")
+		said := ""
+		for _, r := range c.rows {
+			said += rows[r]
+		}
+		fake.Say("squeue", launchertest.Answer{Stdout: said})
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		err := l.Close(ctx)
+		cancel()
+		if n := len(fake.Calls("scancel")); (err != nil) != c.fails || (n > 0) != c.cancel {
+			t.Errorf("%v: %v, %d calls of scancel", c.rows, err, n)
+		}
+	}
+}
+
+// The texts are Slurm 22.05's.
+func TestAnUpdateOfAnArrayIsDoneWhereItsPendingPartIs(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	for _, c := range []struct {
+		answer launchertest.Answer
+		ok     bool
+	}{
+		{launchertest.Answer{}, true},
+		{launchertest.Answer{Status: 1, Stderr: "2_0-1: Job is no longer pending execution\n2_2-30: No error\n"}, true},
+		{launchertest.Answer{Status: 1, Stderr: "2_79-99: No error\n"}, true},
+		{launchertest.Answer{Status: 1, Stderr: "2_0,2-3: No error\n2_1: Access/permission denied\n"}, false},
+		{launchertest.Answer{Status: 1, Stderr: "Invalid job id specified for job 2\n"}, false},
+		{launchertest.Answer{Status: 1}, false},
+	} {
+		fake.Say("scontrol", c.answer)
+		if err := l.Exclude(t.Context(), "2", []string{"n1", "n2"}); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c.answer, err)
+		}
+	}
+	if got := fake.Calls("scontrol")[0].Args; !slices.Equal(got, []string{"update", "JobId=2", "ExcNodeList=n1,n2"}) {
+		t.Errorf("scontrol %q", got)
+	}
+	n := len(fake.Calls("scontrol"))
+	for _, err := range []error{l.Throttle(t.Context(), "2", 0), l.Throttle(t.Context(), "x", 1), l.Exclude(t.Context(), "2", []string{"a b"}), l.Exclude(t.Context(), "2", []string{""})} {
+		if err == nil {
+			t.Error("nonsense is carried out")
+		}
+	}
+	if len(fake.Calls("scontrol")) != n {
+		t.Error("nonsense reached Slurm")
+	}
+}
+
+func TestNodesThatTheJobExcludesStayExcluded(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	fake.Say("sbatch", launchertest.Answer{Stdout: "2\n"})
+	r := placed(t, 2)
+	r.Options = map[string][]string{"exclude": {"n[7-8]"}}
+	array, err := l.Submit(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Another coordinator, which has only what is on the disk.
+	later, err := New(l.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later.Bind("3", array)
+	if err := later.Exclude(t.Context(), array, []string{"n1"}); err != nil {
+		t.Fatal(err)
+	}
+	calls := fake.Calls("scontrol")
+	if got := calls[len(calls)-1].Args[2]; got != "ExcNodeList=n[7-8],n1" {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestAnArrayIsUnknownOnlyWhereSlurmSaysSo(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	for _, c := range []struct {
+		answer launchertest.Answer
+		known  bool
+		fails  bool
+	}{
+		{launchertest.Answer{Stdout: "7\n"}, true, false},
+		{launchertest.Answer{}, true, false},
+		{launchertest.Answer{Status: 1, Stderr: "slurm_load_jobs error: Invalid job id specified\n"}, false, false},
+		{launchertest.Answer{Status: 1, Stderr: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"}, false, true},
+		{launchertest.Answer{Status: 1}, false, true},
+	} {
+		fake.Say("squeue", c.answer)
+		if known, err := l.Known(t.Context(), "7"); known != c.known || (err != nil) != c.fails {
+			t.Errorf("%+v: %v, %v", c.answer, known, err)
+		}
+	}
+}
+
+func TestWithoutAccountingThereIsNone(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	fake.Say("sacct", launchertest.Answer{Status: 1, Stderr: "Slurm accounting storage is disabled\n"})
+	if _, err := l.Account(t.Context(), "1", "2"); !errors.Is(err, launcher.ErrNoAccounting) {
+		t.Error(err)
+	}
+	if args := strings.Join(fake.Calls("sacct")[0].Args, " "); !strings.Contains(args, "-X -D -P -n ") || !strings.HasSuffix(args, "-j 1,2") {
+		t.Errorf("sacct %s", args)
+	}
+	fake.Say("sacct", launchertest.Answer{Status: 1, Stderr: "sacct: error: Problem talking to the database: Connection refused\n"})
+	if _, err := l.Account(t.Context(), "1"); err == nil || errors.Is(err, launcher.ErrNoAccounting) {
+		t.Errorf("a database that is away: %v", err)
+	}
+}
+
+// An sbatch whose coordinator was killed may still submit: the next one waits for it, and ends it if it hangs.
+func TestAnSbatchOfAnEarlierCoordinatorIsWaitedForAndThenEnded(t *testing.T) {
+	l, fake := faked(t, 2*time.Second, all...)
+	fake.Say("sbatch", launchertest.Answer{Stdout: "2\n"})
+	lock, err := l.lockSubmissions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It has the lock by inheritance, and nobody else holds it.
+	orphan := exec.Command("sleep", "600")
+	orphan.ExtraFiles = []*os.File{lock.file}
+	if err := orphan.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- orphan.Wait() }()
+	host, _ := os.Hostname()
+	if _, err := lock.file.WriteAt(fmt.Appendf(nil, "%s %d %s\n", host, orphan.Process.Pid, startOf(orphan.Process.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	lock.file.Close()
+	if array, err := l.Submit(t.Context(), placed(t, 1)); array != "2" || err != nil {
+		t.Fatalf("%q, %v", array, err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("the old sbatch ended by itself")
+	}
+}
+
+func TestASubmissionWithAForeignHolderOfTheLockIsRefusedForNow(t *testing.T) {
+	l, fake := faked(t, 300*time.Millisecond, all...)
+	file, err := os.OpenFile(filepath.Join(l.scripts, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString("elsewhere 12 34\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Submit(t.Context(), placed(t, 1)); !isRefusal(err, launcher.RefusedForNow) || len(fake.Calls("sbatch")) != 0 {
+		t.Errorf("%v", err)
+	}
+}
+
+// A helper process submits, and is killed.
+func TestSbatchDiesWithItsCoordinator(t *testing.T) {
+	if dir := os.Getenv("DAISY_TEST_SUBMIT_AND_HANG"); dir != "" {
+		l, err := New(Config{Run: aRun, Dir: dir, Env: []string{"PATH=" + os.Getenv("DAISY_TEST_PATH")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = l.Submit(context.Background(), placed(t, 1))
+		return
+	}
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("only Linux has such a signal")
+	}
+	fake := launchertest.NewFake(t, all...)
+	dir := t.TempDir()
+	pid := filepath.Join(dir, "pid")
+	fake.Say("sbatch", launchertest.Answer{Then: "echo $$ >" + pid + ".new; mv " + pid + ".new " + pid + "; exec sleep 600"})
+	helper := exec.Command(os.Args[0], "-test.run=^TestSbatchDiesWithItsCoordinator$")
+	helper.Env = append(os.Environ(), "DAISY_TEST_SUBMIT_AND_HANG="+dir, "DAISY_TEST_PATH="+fake.Dir+":/usr/bin:/bin")
+	if err := helper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	await(t, "sbatch starts", func() bool { text, _ = os.ReadFile(pid); return len(text) > 0 })
+	if err := helper.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = helper.Wait()
+	await(t, "sbatch ends", func() bool {
+		stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/stat")
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	})
+}
+
+// await waits for what must happen soon.
+func await(t testing.TB, what string, happened func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !happened(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: it has not within 30 s", what)
+		}
+	}
+}

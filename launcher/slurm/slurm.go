@@ -1,0 +1,173 @@
+// Package slurm asks Slurm for workers, which are elements of job arrays: it renders their batch scripts, runs sbatch, squeue, scontrol,
+// scancel and sacct, and reads what they say, for Slurm 18 to 25. It decides nothing: it is a launcher.Queue.
+//
+// Every submission has a name that holds the run and the tag (name.go), by which its jobs are found again. What is not of the run
+// is never touched. Commands run with a time limit and an environment in which nothing of a surrounding job is left (command.go).
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"example.org/daisy/launcher"
+)
+
+// Config says for whom the launcher works and where its files are.
+type Config struct {
+	// Run is the id of the run, part of every job's name: letters and digits, the same over resumes.
+	Run string
+	// Begun is when the run began, the first time.
+	Begun time.Time
+	// Dir is a folder, on a file system that the nodes share, that takes the scripts and the lock of submissions. It must exist.
+	Dir string
+	// Base is where relative paths of the options start.
+	Base string
+	// Env is the environment of the commands, and of sbatch what the job's own is added to; see Environment.
+	Env []string
+	// Cluster is the cluster that is asked, "" for the default.
+	Cluster string
+	// UID is the user whose jobs they are; nil = this process's.
+	UID *int
+	// Limit takes the place of the longest times that commands get, if it is not 0.
+	Limit time.Duration
+}
+
+// Launcher implements launcher.Queue.
+type Launcher struct {
+	cfg        Config
+	uid        int
+	user       string
+	commandEnv []string
+	scripts    string
+
+	// changing is held by a call that changes something: one at a time.
+	changing sync.Mutex
+
+	mu       sync.Mutex
+	closed   bool
+	noArrays bool // the site has none
+	site     *Site
+	arrays   map[string]string     // by tag
+	notes    map[string]submission // by tag
+}
+
+var _ launcher.Queue = (*Launcher)(nil)
+
+// New makes a launcher. It asks nobody anything.
+func New(c Config) (*Launcher, error) {
+	if err := checkTag(c.Run); err != nil || !filepath.IsAbs(c.Dir) {
+		return nil, fmt.Errorf("a launcher for Slurm needs a run of letters and digits and an absolute folder, not %q and %q", c.Run, c.Dir)
+	}
+	l := &Launcher{cfg: c, uid: os.Getuid(), scripts: c.Dir, arrays: map[string]string{}, notes: map[string]submission{}}
+	if c.UID != nil {
+		l.uid = *c.UID
+	}
+	l.user = strconv.Itoa(l.uid)
+	if u, err := user.LookupId(l.user); err == nil {
+		l.user = u.Username
+	}
+	// The last three decide how squeue writes lists, times and words.
+	l.commandEnv = append(append([]string{}, c.Env...), "SLURM_BITSTR_LEN=0", "SLURM_TIME_FORMAT=%s", "LC_ALL=C")
+	return l, nil
+}
+
+// Name is "slurm".
+func (l *Launcher) Name() string { return "slurm" }
+
+// Defaults are the properties of every launcher for Slurm.
+var Defaults = launcher.Properties{Queue: true, IdleTimeout: 2 * time.Minute, AbandonAfter: 15 * time.Minute}
+
+// Properties: many nodes, ends that are known late, 2 min of patience with idle workers, 15 min with silent ones.
+func (l *Launcher) Properties() launcher.Properties { return Defaults }
+
+// Watch does nothing: a Queue is asked.
+func (l *Launcher) Watch(func(launcher.Status)) {}
+
+// Bind says which array a tag stands for.
+func (l *Launcher) Bind(tag, array string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.arrays[tag] = array
+}
+
+// needed are the commands without which nothing works.
+var needed = []string{"sbatch", "squeue", "scancel", "scontrol"}
+
+// Check looks for the commands of Slurm and asks its controller once. All that is missing is told at once.
+func (l *Launcher) Check(ctx context.Context) error {
+	var errs []error
+	for _, name := range needed {
+		if _, err := l.find(name); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if errs != nil {
+		return errors.Join(errs...)
+	}
+	if info, err := os.Stat(l.scripts); err != nil || !info.IsDir() {
+		return fmt.Errorf("the folder for batch scripts, %s, is not there: %w", l.scripts, err)
+	}
+	if _, err := l.Site(ctx); err != nil {
+		return fmt.Errorf("the controller of Slurm does not answer: %w. Look at it with: scontrol ping", err)
+	}
+	return nil
+}
+
+// Close ends every job of the run that is left, and waits until they are gone. Jobs that Slurm is cleaning up after are waited for as
+// long as there is time, and are no error: on a node that has failed that takes until somebody looks at it.
+func (l *Launcher) Close(ctx context.Context) error {
+	l.mu.Lock()
+	l.closed = true
+	used := len(l.notes) > 0 || len(l.arrays) > 0
+	l.mu.Unlock()
+	if !used {
+		return nil
+	}
+	var before map[string]string
+	for try := 0; ; try++ {
+		left, ending, err := l.live(ctx)
+		if err != nil && ctx.Err() != nil && before != nil {
+			left, err = before, nil // the time was over while it was asked
+		}
+		before = left
+		if err == nil && len(left) == 0 && !ending {
+			return nil
+		}
+		if try%20 == 0 { // again now and then: what was submitted while it was cancelled is missed the first time
+			for array, tag := range left {
+				err = errors.Join(err, l.CancelArray(ctx, tag, array))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if err == nil && len(left) == 0 {
+				return nil
+			}
+			return errors.Join(fmt.Errorf("jobs %s have not ended: %w", keys(left), context.Cause(ctx)), err)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// live are the arrays of the run of which something waits or runs, with their tags, and whether others are on their way out.
+func (l *Launcher) live(ctx context.Context) (left map[string]string, ending bool, err error) {
+	list, err := l.List(ctx)
+	left = map[string]string{}
+	for _, e := range list.Elements {
+		switch {
+		case e.State == launcher.Ended || e.End.Cause == launcher.NodeFailed:
+		case e.Word == "COMPLETING" || e.Word == "STAGE_OUT":
+			ending = true
+		default:
+			left[e.Array] = e.Tag
+		}
+	}
+	return left, ending, err
+}
