@@ -183,6 +183,7 @@ const (
 func (f *forecaster) run() (Forecast, error) {
 	for !f.over && f.checks.err == nil {
 		if len(f.queue) == 0 || f.queue[0].at > longestForecast || f.coming == 0 && f.queue[0].at > f.lived+stuckAfter {
+			f.out.Wall, f.out.Events = f.now, f.events
 			return f.out, f.stuck()
 		}
 		ev := f.queue.pop()
@@ -328,7 +329,7 @@ func (f *forecaster) perform() {
 			if e.Code != "" {
 				f.die(f.workers[e.Request-1], launcher.End{Cause: launcher.Exited})
 			}
-		case engine.EffectWelcome, engine.EffectBlocks, engine.EffectRecall, engine.EffectReassign, engine.EffectDrain, engine.EffectStop,
+		case engine.EffectWelcome, engine.EffectBlocks, engine.EffectReassign, engine.EffectDrain, engine.EffectStop,
 			engine.EffectKillBlock, engine.EffectClose:
 			if x := f.workers[e.Session-1]; x != nil && x.state == crewServes {
 				f.hears(x, e)

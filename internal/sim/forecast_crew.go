@@ -28,12 +28,9 @@ type crewman struct {
 	state   crewState
 	task    int32
 	slots   []crewSlot
-	queue   []scheduler.Handout // blocks that wait for a slot
-	open    int                 // requests without an answer
+	open    int // requests without an answer
 	request uint64
 	seq     uint64
-	batch   int
-	mean    time.Duration
 	leaving bool
 	served  int64
 	heard   time.Duration // when it last said something
@@ -181,22 +178,11 @@ func (f *forecaster) hears(x *crewman, e *engine.Effect) {
 	case engine.EffectBlocks:
 		x.open--
 		for _, h := range e.Handouts {
-			f.checks.handedOut(h)
-			x.queue = append(x.queue, h)
+			f.granted(x, h)
 		}
 		f.work(x)
-	case engine.EffectRecall:
-		for _, lease := range e.Leases {
-			for i := range x.queue {
-				if x.queue[i].Lease == lease {
-					f.release(x, x.queue[i], scheduler.Recalled, 0)
-					x.queue = append(x.queue[:i], x.queue[i+1:]...)
-					break
-				}
-			}
-		}
 	case engine.EffectReassign:
-		x.task, x.mean, x.batch, x.served = e.Task, 0, 0, 0
+		x.task, x.served = e.Task, 0
 	case engine.EffectDrain:
 		f.leave(x, engine.LeaveTold)
 	case engine.EffectStop:
@@ -215,41 +201,39 @@ func (f *forecaster) hears(x *crewman, e *engine.Effect) {
 	}
 }
 
-// work gives free slots blocks, or asks for some, or ends a worker that leaves.
+// granted: a block is its own. It was asked for by a slot that is free.
+func (f *forecaster) granted(x *crewman, h scheduler.Handout) {
+	f.checks.handedOut(h)
+	for i := range x.slots {
+		if !x.slots[i].busy && !x.leaving {
+			f.begins(x, i, h)
+			return
+		}
+	}
+	f.release(x, h, scheduler.Recalled, 0)
+}
+
+// work asks for a block for each free slot, or ends a worker that leaves. (A real worker asks for several at once where blocks
+// are short; what that saves is in Turnaround.)
 func (f *forecaster) work(x *crewman) {
 	if x.state != crewServes {
 		return
 	}
-	busy := 0
+	free := 0
 	for i := range x.slots {
-		s := &x.slots[i]
-		if !s.busy && len(x.queue) > 0 {
-			f.begins(x, i, x.queue[0])
-			x.queue = append(x.queue[:0], x.queue[1:]...)
-		}
-		if s.busy {
-			busy++
+		if !x.slots[i].busy {
+			free++
 		}
 	}
 	switch {
 	case !x.leaving:
-		for ; x.open < len(x.slots)-busy; x.open++ {
+		for ; x.open < free; x.open++ {
 			x.request++
-			f.tell(x, engine.Event{Kind: engine.EventAcquire, Request: x.request, N: x.nextBatch()})
+			f.tell(x, engine.Event{Kind: engine.EventAcquire, Request: x.request, N: 1})
 		}
-	case busy == 0:
+	case free == len(x.slots):
 		f.die(x, launcher.End{Cause: launcher.Exited})
 	}
-}
-
-// nextBatch is how many blocks it asks for, as internal/worker does.
-func (x *crewman) nextBatch() int32 {
-	if x.mean == 0 || x.mean >= shortBlock {
-		x.batch = 1
-		return 1
-	}
-	x.batch = int(min(int64(batchTime/x.mean), int64(2*max(x.batch, 1)), maxBatch))
-	return int32(x.batch)
 }
 
 // tell says something on its stream.
@@ -274,11 +258,6 @@ func (f *forecaster) begins(x *crewman, slot int, h scheduler.Handout) {
 func (f *forecaster) blockEnds(x *crewman, s *crewSlot) {
 	f.release(x, s.h, s.outcome, s.took)
 	f.stops(s)
-	if x.mean == 0 {
-		x.mean = s.took
-	} else {
-		x.mean = max(x.mean+(s.took-x.mean)/8, 1)
-	}
 	x.served++
 	if most := f.tasks[x.task].MaxBlocksPerWorker; most > 0 && x.served >= most {
 		f.leave(x, engine.LeaveDone)
@@ -318,10 +297,6 @@ func (f *forecaster) leave(x *crewman, why engine.LeaveReason) {
 	}
 	x.leaving = true
 	f.tell(x, engine.Event{Kind: engine.EventLeaving, Leave: why})
-	for _, h := range x.queue {
-		f.release(x, h, scheduler.Recalled, 0)
-	}
-	x.queue = x.queue[:0]
 	f.work(x)
 }
 
@@ -362,7 +337,7 @@ func (f *forecaster) die(x *crewman, how launcher.End) {
 	}
 	x.gone = x.state == crewWaits
 	x.state, x.left, x.end = crewEnded, f.now, how
-	x.slots, x.queue = nil, nil
+	x.slots = nil
 	if f.cfg.Batch {
 		f.workers[x.number] = nil
 		return
