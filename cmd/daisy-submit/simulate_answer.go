@@ -208,6 +208,9 @@ const pays = 0.5
 
 // gain is the share of the possible that a step to more workers saves: 1 if the run is shorter in the same proportion.
 func gain(from, to *forecast) float64 {
+	if to.WallSeconds == 0 { // there was nothing to do
+		return 0
+	}
 	return (from.WallSeconds/to.WallSeconds - 1) / (float64(to.workers)/float64(from.workers) - 1)
 }
 
@@ -390,10 +393,10 @@ func (f *forecast) writePath(w io.Writer) error {
 	p := &f.Path
 	var rows [][]string
 	for _, t := range p.Tasks {
-		rows = append(rows, []string{t.ID, units.Count(t.Blocks), span(t.Seconds), percent(t.Seconds / f.WallSeconds),
+		rows = append(rows, []string{t.ID, units.Count(t.Blocks), span(t.Seconds), percent(t.Seconds / max(f.WallSeconds, 1e-9)),
 			units.Count(t.ForWorker), units.Count(t.ForBlocks), units.Count(t.ForStart), units.Count(t.ForRetry)})
 	}
-	rows = append(rows, []string{"(between blocks)", "", span(p.BetweenSeconds), percent(p.BetweenSeconds / f.WallSeconds), "", "", "", ""})
+	rows = append(rows, []string{"(between blocks)", "", span(p.BetweenSeconds), percent(p.BetweenSeconds / max(f.WallSeconds, 1e-9)), "", "", "", ""})
 	title := "\nCritical path: blocks one after another that make up the time of the run, and what they waited for"
 	if err := report.Grid(w, title, []string{"<task", "blocks", "time", "share", "a worker", "other blocks", "its start", "a retry"}, rows); err != nil {
 		return err

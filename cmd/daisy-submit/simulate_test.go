@@ -205,6 +205,19 @@ func TestBlocksThatAreDoneAreLeftOutOfASimulation(t *testing.T) {
 	}
 }
 
+func TestNothingToDoTakesNoTime(t *testing.T) {
+	path := writeJob(t, trackedJob)
+	for _, args := range [][]string{nil, {"--sweep", "max_workers=1,2"}, {"--svg", filepath.Join(t.TempDir(), "x.svg")}} {
+		if err := mark(t, path, "then", line(t, 3), 0, 1, 2).Close(); err != nil {
+			t.Fatal(err)
+		}
+		status, stdout, stderr := call(append([]string{"simulate", path, "--only", "then", "--block-time", "10s"}, args...)...)
+		if status != exitOK || strings.Contains(stdout, "NaN") || !strings.Contains(stdout, "done") {
+			t.Errorf("%v: status %d: %s%s", args, status, stdout, stderr)
+		}
+	}
+}
+
 func TestFailuresWasteTimeInASimulation(t *testing.T) {
 	s := simulated(t, writeJob(t, twoTasks), "--block-time", "1m", "--block-failures", "predict=5%", "--worker-failures", "1", "--set", "task.predict.max_retries=9")
 	f := s.Forecasts[0]

@@ -396,6 +396,21 @@ func TestAPictureOfALongRunHasSharesInBands(t *testing.T) {
 	}
 }
 
+func TestWhatHappensInAForecastComesInItsOrder(t *testing.T) {
+	var h forecastHeap
+	for i := range uint64(1000) {
+		h.push(forecastEvent{at: time.Duration(mix(3, i) % 50), seq: i})
+	}
+	last := h.pop()
+	for len(h) > 0 {
+		ev := h.pop()
+		if ev.at < last.at || ev.at == last.at && ev.seq < last.seq {
+			t.Fatalf("event %d at %d comes after event %d at %d", ev.seq, ev.at, last.seq, last.at)
+		}
+		last = ev
+	}
+}
+
 // BenchmarkForecast gives the time of ten million blocks on ten thousand workers; the picture is drawn, too.
 func BenchmarkForecast(b *testing.B) {
 	for range b.N {
