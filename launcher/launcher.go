@@ -51,6 +51,10 @@ type Adopter interface {
 	// were submitted here, but that nobody is told how they end. Every other process that carries mark is ended, and the error says if it
 	// could not be; ended are those. Watch is to be called before, Adopt before the first Submit, once.
 	Adopt(ctx context.Context, mark string, known func(Worker) bool) (adopted []Worker, ended fmt.Stringer, err error)
+
+	// Release gives the workers up, since another launcher has taken them over: those that have not started never do, and from then on
+	// Cancel, Kill and Close touch none, and Close waits for none.
+	Release()
 }
 
 // Properties are what the coordinator may rely on.
@@ -95,6 +99,8 @@ type Request struct {
 	CPUMilli    int64
 	MemoryBytes int64
 	GPUs        int
+	// Throttle is how many of them may run at once, in a Queue, where the rest waits; 0 = all.
+	Throttle int
 	// Exclude are nodes on which none is to start; never any where there is one node only.
 	Exclude []string
 	// Options are those that the job file has for the launcher, by key; a single value is a list of one.

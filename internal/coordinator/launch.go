@@ -16,6 +16,7 @@ func (c *Coordinator) submit(s *engine.Submission) {
 	task := c.cfg.Job.Task(c.pipeline.Tasks()[s.Task].ID)
 	r := RequestFor(c.cfg.Job, task, s.Tag, s.Count, c.cfg.WorkerArgv, c.runPath())
 	r.Env, r.Exclude = LaunchEnvironment(c.environment(), c.runID), slices.Clone(s.Exclude)
+	r.Throttle = s.Throttle
 	r.LogPath = func(launcher.Worker) string { return "" }
 	if d := c.cfg.RunDir; d != nil {
 		r.LogPath = func(w launcher.Worker) string { return d.LogPath(w.String()) }
@@ -38,6 +39,9 @@ func (c *Coordinator) submit(s *engine.Submission) {
 func (c *Coordinator) end(kind engine.EffectKind, workers []launcher.Worker) {
 	workers = slices.Clone(workers)
 	c.errands.add(func(ctx context.Context) {
+		if c.takenOver() != nil {
+			return // they are another's workers now, and the next commit ends this coordinator
+		}
 		call := c.cfg.Launcher.Cancel
 		if kind == engine.EffectKill {
 			call = c.cfg.Launcher.Kill
@@ -67,6 +71,8 @@ func (c *Coordinator) ask(kind engine.EffectKind, a engine.Ask) {
 			got.Known, got.Err = q.Known(ctx, a.Array)
 		case engine.EffectAccount:
 			got.Listing, got.Err = q.Account(ctx, a.Arrays...)
+		case engine.EffectThrottle:
+			got.Err = q.Throttle(ctx, a.Array, a.Count)
 		case engine.EffectExclude:
 			got.Err = q.Exclude(ctx, a.Array, a.Nodes)
 		case engine.EffectCancelArray:

@@ -78,6 +78,12 @@ func (c *Coordinator) read(s *session, head []byte, answer string) {
 		return
 	}
 	_ = s.conn.SetDeadline(time.Time{})
+	if _, secure := s.conn.(api.TLSConn); secure {
+		counted := underlying(s.conn)
+		below := wire.NewWriter(counted.Conn)
+		counted.sink.Store(below)
+		s.w.GoesTo(below)
+	}
 	pid := c.greet(s, hello)
 	attach := engine.Event{Kind: engine.EventAttach, Session: s.id, Worker: hello.Worker, Nonce: hello.Nonce}
 	for _, h := range hello.Held {
@@ -157,6 +163,10 @@ func decode(kind wire.Kind, payload []byte, e *engine.Event) bool {
 			e.Failure = &engine.Failure{Message: m.Message}
 		}
 		return err == nil
+	case wire.KindEnding:
+		m, err := wire.DecodeEnding(payload)
+		e.Kind, e.Left = engine.EventEnding, time.Duration(m.LeftNanos)
+		return err == nil
 	default:
 		return false
 	}
@@ -223,6 +233,8 @@ func (c *Coordinator) tell(f *engine.Effect) {
 		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendStop(dst, wire.Stop{Message: f.Text}) })
 	case engine.EffectKillBlock:
 		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendKillBlock(dst, wire.KillBlock{Lease: uint64(f.Lease)}) })
+	case engine.EffectTimeLeft:
+		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendTimeLeft(dst, wire.TimeLeft{LeftNanos: int64(f.Left)}) })
 	case engine.EffectClose:
 		s.w.Flush()
 		_ = s.conn.Close()

@@ -53,6 +53,12 @@ const (
 	RecordBound RecordKind = 20
 	// RecordVoid: a batch system does not have a submission, and what may appear under its tag does not count: ID.
 	RecordVoid RecordKind = 21
+	// RecordWave: a batch system had no room: of the class of Task no more than Count workers are asked for at once.
+	RecordWave RecordKind = 22
+	// RecordCut: an attempt had the whole life of its worker, and was cut by its end: Task, Block.
+	RecordCut RecordKind = 23
+	// RecordShare: of a submission to a batch system at most so many workers run at once: ID (its tag), Count.
+	RecordShare RecordKind = 24
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
@@ -176,6 +182,15 @@ func (r *Record) fields(c *coder) bool {
 		c.string(&r.Text)
 	case RecordVoid:
 		c.string(&r.ID)
+	case RecordWave:
+		c.int32(&r.Task)
+		c.int64(&r.Count)
+	case RecordShare:
+		c.string(&r.ID)
+		c.int64(&r.Count)
+	case RecordCut:
+		c.int32(&r.Task)
+		c.int64(&r.Block)
 	case RecordExclude:
 		c.bool(&r.Final)
 		c.string(&r.ID)
@@ -227,22 +242,31 @@ func (r *Record) Append(dst []byte) []byte {
 // DecodeRecord reads a record. It is an error if the bytes are of another version, of an unknown kind, too few or too many.
 func DecodeRecord(b []byte) (Record, error) {
 	var r Record
+	if err := r.Decode(b); err != nil {
+		return Record{}, err
+	}
+	return r, nil
+}
+
+// Decode is DecodeRecord into memory that is there already: a journal has many millions. Of a record that is an error nothing is to be used.
+func (r *Record) Decode(b []byte) error {
+	*r = Record{}
 	if len(b) < 2 {
-		return r, fmt.Errorf("a record of %d bytes: it needs at least 2", len(b))
+		return fmt.Errorf("a record of %d bytes: it needs at least 2", len(b))
 	}
 	if b[0] != RecordVersion {
-		return r, fmt.Errorf("a record of version %d: this program reads version %d", b[0], RecordVersion)
+		return fmt.Errorf("a record of version %d: this program reads version %d", b[0], RecordVersion)
 	}
 	r.Kind = RecordKind(b[1])
 	c := coder{buf: b[2:], reading: true}
 	if !r.fields(&c) {
-		return Record{}, fmt.Errorf("a record of the unknown kind %d", b[1])
+		return fmt.Errorf("a record of the unknown kind %d", b[1])
 	}
 	if c.err == nil && len(c.buf) > 0 {
 		c.err = fmt.Errorf("%d bytes too many", len(c.buf))
 	}
 	if c.err != nil {
-		return Record{}, fmt.Errorf("a record of kind %d: %w", b[1], c.err)
+		return fmt.Errorf("a record of kind %d: %w", b[1], c.err)
 	}
-	return r, nil
+	return nil
 }

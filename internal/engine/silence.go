@@ -150,6 +150,9 @@ func (e *Engine) idleTimeout() time.Duration {
 func (e *Engine) giveUp(w *worker) {
 	e.notice("worker %s on %s has been silent for %s: its blocks go out again", w.id, orUnknown(w.node), units.Duration((e.now - w.heard).Round(time.Second)))
 	e.back(w)
+	for l := w.first; l != nil && w.launched() && e.cfg.Launcher.Local; l = l.next {
+		l.taken = l.state == started // it is about to be killed, and until then what runs may write
+	}
 	e.reclaim(w, scheduler.Ending{Outcome: scheduler.Lost, Blameless: true})
 	if !w.launched() {
 		e.endWorker(w, "lost")
@@ -179,10 +182,10 @@ func (e *Engine) recount(w *worker) {
 	well := !w.suspect && w.answer == never && !w.killed && !w.ending && !w.leaving && w.told == notTold
 	slots := int64(w.slots)
 	switch {
-	case w.ended:
+	case w.ended, w.spare:
 	case w.nonce == 0:
 		s.starting = slots
-		if well {
+		if well && !w.yields {
 			s.covers, s.starters = slots, 1
 		}
 	default:
@@ -195,7 +198,7 @@ func (e *Engine) recount(w *worker) {
 			s.idle = 1
 		}
 	}
-	if !w.ended && w.launched() && (w.killed || w.ending || w.leaving || w.told != notTold) {
+	if !w.ended && !w.spare && w.launched() && (w.yields || w.killed || w.ending || w.leaving || w.told != notTold) {
 		s.leaving = slots
 	}
 	if s == w.share {

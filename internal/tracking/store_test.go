@@ -211,6 +211,17 @@ func TestTwoRunsDoNotWriteOneGroup(t *testing.T) {
 	}
 }
 
+func TestTheFormerCoordinatorOfARunThatStillWritesIsNotCalledAnotherRun(t *testing.T) {
+	g := mustGrid(t, lineSpec(50, 10, 0, 0))
+	dir := filepath.Join(t.TempDir(), "f")
+	mustOpen(t, dir, g, ForRun("r1"))
+	for run, want := range map[string]string{"r1": fmt.Sprintf("end it there (kill -9 %d), then resume again", os.Getpid()), "r2": "another run"} {
+		if _, err := Open(dir, g, ForRun(run)); !errors.As(err, new(*LockedError)) || !strings.Contains(err.Error(), want) {
+			t.Errorf("run %s: %v", run, err)
+		}
+	}
+}
+
 func TestWithoutFlockALockThatACrashLeftIsTakenOver(t *testing.T) {
 	g := mustGrid(t, lineSpec(50, 10, 0, 0))
 	noFlock := func(*os.File) error { return syscall.ENOLCK }

@@ -245,6 +245,20 @@ func DecodeLeaving(payload []byte) (Leaving, error) {
 	return m, d.end()
 }
 
+// AppendEnding appends the frame of m to dst.
+func AppendEnding(dst []byte, m Ending) []byte {
+	dst, at := begin(dst, KindEnding)
+	dst = appendInt(dst, m.LeftNanos)
+	return end(dst, at)
+}
+
+// DecodeEnding reads the payload of an Ending.
+func DecodeEnding(payload []byte) (Ending, error) {
+	d := decoder{rest: payload}
+	m := Ending{LeftNanos: d.int()}
+	return m, d.end()
+}
+
 // AppendWelcome appends the frame of m to dst.
 func AppendWelcome(dst []byte, m Welcome) []byte {
 	dst, at := begin(dst, KindWelcome)
@@ -399,6 +413,20 @@ func AppendKillBlock(dst []byte, m KillBlock) []byte {
 func DecodeKillBlock(payload []byte) (KillBlock, error) {
 	d := decoder{rest: payload}
 	m := KillBlock{Lease: d.uint()}
+	return m, d.end()
+}
+
+// AppendTimeLeft appends the frame of m to dst.
+func AppendTimeLeft(dst []byte, m TimeLeft) []byte {
+	dst, at := begin(dst, KindTimeLeft)
+	dst = appendInt(dst, m.LeftNanos)
+	return end(dst, at)
+}
+
+// DecodeTimeLeft reads the payload of a TimeLeft.
+func DecodeTimeLeft(payload []byte) (TimeLeft, error) {
+	d := decoder{rest: payload}
+	m := TimeLeft{LeftNanos: d.int()}
 	return m, d.end()
 }
 

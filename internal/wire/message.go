@@ -14,6 +14,7 @@ const (
 	// KindHeartbeat goes both ways and has no payload.
 	KindHeartbeat
 	KindLeaving
+	KindEnding
 )
 
 // Coordinator to worker.
@@ -27,6 +28,7 @@ const (
 	KindDrain
 	KindStop
 	KindKillBlock
+	KindTimeLeft
 )
 
 // String names the message for people.
@@ -42,6 +44,8 @@ func (k Kind) String() string {
 		return "Heartbeat"
 	case KindLeaving:
 		return "Leaving"
+	case KindEnding:
+		return "Ending"
 	case KindWelcome:
 		return "Welcome"
 	case KindBlocks:
@@ -60,6 +64,8 @@ func (k Kind) String() string {
 		return "Stop"
 	case KindKillBlock:
 		return "KillBlock"
+	case KindTimeLeft:
+		return "TimeLeft"
 	default:
 		return "unknown message"
 	}
@@ -148,6 +154,11 @@ type Leaving struct {
 	Message string
 }
 
+// Ending says for how long the worker's batch system lets it run, where it was told that its end is near.
+type Ending struct {
+	LeftNanos int64
+}
+
 // Welcome answers Hello. Gone are the leases of Hello.Held that are no longer the worker's own: it kills their blocks. Kept are those
 // of an earlier epoch that are; each has another name from now on.
 type Welcome struct {
@@ -200,3 +211,7 @@ type Stop struct{ Message string }
 
 // KillBlock: the block of Lease is no longer the worker's own; kill it and say nothing.
 type KillBlock struct{ Lease uint64 }
+
+// TimeLeft: the batch system lets the worker run for so long from now on; what was said before does not hold any more. Without a message
+// there is no end.
+type TimeLeft struct{ LeftNanos int64 }
