@@ -27,6 +27,7 @@ type Book struct {
 	askedAt time.Duration
 	pace    pace
 
+	listedAt    time.Duration // when the reasons of what is pending were read
 	noAccounts  bool
 	closing     bool
 	accountedAt time.Duration

@@ -39,6 +39,7 @@ func (b *Book) listed(now time.Duration, a Answer) {
 		return
 	}
 	b.pace.answers++
+	b.listedAt = now
 	for _, en := range b.order {
 		en.shown, en.reasons = false, en.reasons[:0]
 	}
