@@ -230,6 +230,10 @@ func (e *Engine) refusedBy(s *submission, err error) {
 			c.wave = int64(r.Most)
 		}
 		e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
+		if r.Most > 0 && r.Most < int(count) { // nobody was refused: it takes several submissions
+			e.demand.dirty = true
+			return
+		}
 		if count == 1 {
 			t.pauseTo = e.now + noRoomPause
 		}
@@ -511,7 +515,11 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 		if r.StartsIn > 0 {
 			when = ", the first perhaps in " + units.Duration(r.StartsIn.Round(time.Minute))
 		}
-		say("waiting for %s: %s%s", units.Plural(n, "pending worker"), reasonWords(r.Reason), when)
+		why := reasonWords(r.Reason)
+		if why != "" {
+			why = ": " + why
+		}
+		say("waiting for %s%s%s", units.Plural(n, "pending worker"), why, when)
 	}
 	if s := e.spareWaits(i); s != "" {
 		say("%s", s)
