@@ -239,3 +239,37 @@ func (r *slurmRun) wantNothingLeft() {
 		r.t.Errorf("processes of alice are left:\n%s", out)
 	}
 }
+
+// wrap puts a shell script in place of a command of Slurm, for whoever starts the run from now on. In it $REAL is that command, and $TOLD
+// a file by which the test and the script speak.
+func (r *slurmRun) wrap(name, script string) (told string) {
+	r.t.Helper()
+	real, err := exec.LookPath(name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	dir := filepath.Join(r.lab.Dir, "wrapped")
+	told = filepath.Join(r.dir, "marks-here", "told-"+name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	text := fmt.Sprintf("#!/bin/bash\nREAL=%s\nTOLD=%s\n%s\n", real, told, script)
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil { //nolint:gosec // alice runs it
+		r.t.Fatal(err)
+	}
+	if first := "PATH=" + dir; !strings.HasPrefix(r.env[0], first) {
+		r.env[0] = first + ":" + strings.TrimPrefix(r.env[0], "PATH=")
+	}
+	return told
+}
+
+// nodeOf and jobOf are where an element runs, and its raw id; any that runs.
+func (r *slurmRun) nodeOf() string {
+	r.t.Helper()
+	return strings.Fields(r.lab.Run("root", "squeue", "-h", "-r", "-u", "alice", "-t", "running", "-o", "%N"))[0]
+}
+
+func (r *slurmRun) jobOf(state string) string {
+	r.t.Helper()
+	return strings.Fields(r.lab.Run("root", "squeue", "-h", "-r", "-u", "alice", "-t", state, "-o", "%i"))[0]
+}
