@@ -477,7 +477,11 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 		if r.StartsIn > 0 {
 			when = ", the first perhaps in " + units.Duration(r.StartsIn.Round(time.Minute))
 		}
-		say("waiting for %s: %s%s", units.Plural(n, "pending worker"), reasonWords(r.Reason), when)
+		why := ""
+		if words := reasonWords(r.Reason); words != "" { // at first nothing has looked at them yet
+			why = ": " + words
+		}
+		say("waiting for %s%s%s", units.Plural(n, "pending worker"), why, when)
 	}
 	if queued > 0 {
 		say("%s asked for", units.Plural(queued, "worker"))
