@@ -411,6 +411,13 @@ func (e *Engine) startedAgain(old *worker, j *Join) *worker {
 	return w
 }
 
+// bookConnection tells the book whether a worker can be heard.
+func (e *Engine) bookConnection(w *worker, is bool) {
+	if e.book != nil && w.launched() {
+		e.book.Connected(e.now, w.name(), is)
+	}
+}
+
 // closeBook: the run ends, and nothing more is asked for.
 func (e *Engine) closeBook() {
 	if e.book != nil {

@@ -108,6 +108,7 @@ type element struct {
 	givenUp   bool // its blocks went to others
 	wanted    bool // it is to be cancelled
 	asking    bool // the accounts are to say how it ended
+	failed    bool // it could not be launched: it is cancelled for that, and its end is not ours
 	unwritten uint8
 	never     uint8 // answers in a row with a reason that never ends
 	absent    uint8 // answers in a row without it
@@ -417,6 +418,9 @@ func (b *Book) finish(en *entry, i int, end launcher.End, wish bool) {
 	}
 	if en.cancelled(el) {
 		end.Ours, wish = true, false
+	}
+	if el.failed {
+		end = launcher.End{Cause: launcher.NeverStarted, Detail: "it could not be launched, and was held in the queue"}
 	}
 	b.count(el, -1)
 	if el.wanted {
