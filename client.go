@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,15 +35,12 @@ type Client struct {
 	batch int
 
 	mu      sync.Mutex
-	running map[lease]*LeasedBlock
+	running []*LeasedBlock // in no order
 }
-
-// lease names a hand-out over all lives of a coordinator.
-type lease struct{ epoch, counter uint64 }
 
 // Connect joins the run in a run directory. ctx bounds the joining only.
 func Connect(ctx context.Context, runDirectory string, o ClientOptions) (*Client, error) {
-	c := &Client{batch: max(o.Batch, 1), running: make(map[lease]*LeasedBlock)}
+	c := &Client{batch: max(o.Batch, 1)}
 	var err error
 	c.c, err = worker.Connect(ctx, worker.Config{
 		RunDir: runDirectory, Identity: worker.Identity{Name: o.Name}, Task: o.Task, Slots: max(o.Slots, 1), Version: version.String(),
@@ -56,35 +54,46 @@ func Connect(ctx context.Context, runDirectory string, o ClientOptions) (*Client
 
 // takenBack ends the context of a block that is no longer ours.
 func (c *Client) takenBack(b worker.Block) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r := c.running[lease{b.Epoch, b.Lease}]; r != nil {
-		r.cancel(ErrReclaimed)
+	for _, r := range c.all() {
+		if r.lease.Epoch == b.Epoch && r.lease.Lease == b.Lease {
+			r.end(ErrReclaimed)
+		}
 	}
 }
 
 // stopped ends the contexts of all blocks: the run is over.
 func (c *Client) stopped(message string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, b := range c.running {
-		b.cancel(errors.New("the run ends: " + message))
+	for _, b := range c.all() {
+		b.end(errors.New("the run ends: " + message))
 	}
 }
 
-// start begins the time of a block.
-func (c *Client) start(ctx context.Context, got worker.Block) *LeasedBlock {
-	b := &LeasedBlock{Block: publicBlock(&got), client: c, lease: got, began: time.Now()}
-	b.ctx, b.cancel = context.WithCancelCause(ctx)
-	if limit := got.Task.Timeout(); limit > 0 {
-		timed, stop := context.WithTimeoutCause(b.ctx, limit, errTimeUp)
-		cancel := b.cancel
-		b.ctx, b.cancel = timed, func(cause error) { cancel(cause); stop() }
-	}
+// all are the blocks that have not been released.
+func (c *Client) all() []*LeasedBlock {
 	c.mu.Lock()
-	c.running[lease{got.Epoch, got.Lease}] = b
+	defer c.mu.Unlock()
+	return slices.Clone(c.running)
+}
+
+// start begins the time of a block.
+func (c *Client) start(ctx context.Context, got *worker.Block) *LeasedBlock {
+	b := &LeasedBlock{Block: publicBlock(got), client: c, lease: got, began: time.Now(), loop: ctx}
+	c.mu.Lock()
+	b.at = len(c.running)
+	c.running = append(c.running, b)
 	c.mu.Unlock()
 	return b
+}
+
+// forget notes that a block has been released.
+func (c *Client) forget(b *LeasedBlock) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := len(c.running) - 1
+	c.running[b.at] = c.running[last]
+	c.running[b.at].at = b.at
+	c.running[last] = nil
+	c.running = c.running[:last]
 }
 
 var errTimeUp = errors.New("the time of the block is up")
@@ -94,16 +103,56 @@ type LeasedBlock struct {
 	Block
 
 	client   *Client
-	lease    worker.Block
+	at       int // in client.running
+	lease    *worker.Block
 	began    time.Time
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
+	loop     context.Context
 	released bool
+
+	// The context of the block is made when it is asked for: most blocks end without.
+	mu     sync.Mutex
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	cause  error // why it is to end, if it was said before
 }
 
 // Context is done when the block's time is up (Task.Timeout), when the coordinator has taken the block back, and when the
 // context of the loop is done. Work on the block should then stop; Release says what happened.
-func (b *LeasedBlock) Context() context.Context { return b.ctx }
+func (b *LeasedBlock) Context() context.Context {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ctx != nil {
+		return b.ctx
+	}
+	b.ctx, b.cancel = context.WithCancelCause(b.loop)
+	if limit := b.lease.Task.Timeout(); limit > 0 {
+		timed, stop := context.WithDeadlineCause(b.ctx, b.began.Add(limit), errTimeUp)
+		cancel := b.cancel
+		b.ctx, b.cancel = timed, func(cause error) { cancel(cause); stop() }
+	}
+	if b.cause != nil {
+		b.cancel(b.cause)
+	}
+	return b.ctx
+}
+
+// end ends the context of the block, and says why it had ended already, nil if it had not. The first cause counts.
+func (b *LeasedBlock) end(cause error) (before error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ctx != nil {
+		before = context.Cause(b.ctx)
+		b.cancel(cause)
+		return before
+	}
+	if before = b.cause; before == nil {
+		b.cause = cause
+		if limit := b.lease.Task.Timeout(); limit > 0 && time.Since(b.began) >= limit {
+			before = errTimeUp
+		}
+	}
+	return before
+}
 
 // Blocks gives one block after the other until there are no more, ctx is done or the coordinator is gone; Err tells these
 // apart. A block that was not released when the loop asks for the next one, or ends, is released as failed.
@@ -115,7 +164,7 @@ func (c *Client) Blocks(ctx context.Context) iter.Seq[*LeasedBlock] {
 				return
 			}
 			for i := range got {
-				b := c.start(ctx, got[i])
+				b := c.start(ctx, &got[i])
 				more := yield(b)
 				if !b.released {
 					_ = b.Release(errNotReleased) // the coordinator may have taken it back: then nobody minds
@@ -145,12 +194,8 @@ func (b *LeasedBlock) Release(err error) error {
 		return nil
 	}
 	b.released = true
-	key := lease{b.lease.Epoch, b.lease.Lease}
-	b.client.mu.Lock()
-	delete(b.client.running, key)
-	b.client.mu.Unlock()
-	cause := context.Cause(b.ctx)
-	b.cancel(nil)
+	b.client.forget(b)
+	cause := b.end(context.Canceled)
 	r := worker.Result{Outcome: wire.Success, Wall: time.Since(b.began)}
 	switch {
 	case err != nil && errors.Is(cause, errTimeUp):
@@ -158,7 +203,7 @@ func (b *LeasedBlock) Release(err error) error {
 	case err != nil:
 		r.Outcome, r.Message = wire.Failed, err.Error()
 	}
-	return b.client.c.Release(b.lease, r)
+	return b.client.c.Release(*b.lease, r)
 }
 
 // ID is the client's name in the reports.

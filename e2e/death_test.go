@@ -213,15 +213,22 @@ func TestAWorkerThatGoesOnAfterItsLossIsRefused(t *testing.T) {
 		then[v.Index] = v
 	}
 	then["0"].ok()
-	again := d.next() // the loss
-	if again.Task != "work" || again.Index != "0" || again.Attempt != "2" || again.Worker == stopped.Worker {
+	look := time.NewTicker(300 * time.Millisecond)
+	defer look.Stop()
+	for until := time.Now().Add(patience); !strings.Contains(run(t, dir, "blocks", "out", "--state", "held", "--json").stdout, `"task"`); <-look.C { // until it is taken away
+		if time.Now().After(until) {
+			t.Fatal("the block of a stopped worker is not taken away")
+		}
+	}
+	kill(t, stopped.PPID, syscall.SIGCONT) // before it is killed as one that does not answer
+	again := d.next()
+	if again.Task != "work" || again.Index != "0" || again.Attempt != "2" {
 		t.Errorf("worker %s was stopped with block 0; then came %+v", stopped.Worker, again.question)
 	}
-	kill(t, stopped.PPID, syscall.SIGCONT)
 	then["1"].ok()
-	last := []*visit{d.next(), d.next()} // one of them on the worker that goes on: it has been refused before it asked
-	if last[0].Worker != stopped.Worker && last[1].Worker != stopped.Worker {
-		t.Errorf("worker %s has no block again; %s and %s have", stopped.Worker, last[0].Worker, last[1].Worker)
+	last := []*visit{d.next(), d.next()} // three blocks on three workers, with the one that goes on: it has been refused before it asked
+	if again.Worker != stopped.Worker && last[0].Worker != stopped.Worker && last[1].Worker != stopped.Worker {
+		t.Errorf("worker %s has no block again; %s, %s and %s have", stopped.Worker, again.Worker, last[0].Worker, last[1].Worker)
 	}
 	for _, v := range append(last, again) {
 		v.ok()
@@ -236,8 +243,12 @@ func TestAWorkerThatGoesOnAfterItsLossIsRefused(t *testing.T) {
 		"last": {State: "done", Blocks: 2, Success: 2, Processed: 2},
 	})
 	for _, w := range stats.Workers {
-		if w.ID == stopped.Worker && w.Task == "work" && w.Processed != 0 {
-			t.Errorf("worker %s was refused and is said to have processed %d blocks of its first task", w.ID, w.Processed)
+		own := int64(0)
+		if again.Worker == stopped.Worker {
+			own = 1
+		}
+		if w.ID == stopped.Worker && w.Task == "work" && w.Processed != own {
+			t.Errorf("worker %s was refused and is said to have processed %d blocks of its first task, want %d", w.ID, w.Processed, own)
 		}
 	}
 	wantEnd(t, stats.Workers, stopped.Worker, "left")

@@ -157,6 +157,16 @@ func TestABlockThatIgnoresSIGTERMEndsWhenItsTimeIsUp(t *testing.T) {
 	}
 }
 
+func TestABlockThatIgnoresSIGTERMIsItsWorkersUntilItIsKilled(t *testing.T) {
+	t.Parallel()
+	dir, path := writeJob(t, strings.Replace(hostileJob("command", "deaf hang"), "grace = \"400ms\"", "", 1)+"timeout = \"1s\"\n")
+	wantStatus(t, 1, dir, "run", path, "--run-dir", "out", "--set", "task.work.max_retries=0")
+	// One that the coordinator had taken away could have been started again beside the process that is being killed.
+	if f := task(t, statsOf(t, dir+"/out"), "work").Failures; len(f) != 1 || f[0].Message != "timed out after 1s" {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestAStreamThatExitsWellWithoutAnAnswerHasFailedItsBlock(t *testing.T) {
 	t.Parallel()
 	f, _ := weather(t, hostileJob("stream", "exit"), oneFailed)

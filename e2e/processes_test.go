@@ -40,14 +40,6 @@ func wantNoneLeft(t testing.TB, runID, runDir string) {
 	}
 }
 
-// killAll kills a coordinator and its workers, as when the machine goes down.
-func killAll(t testing.TB, s *submit, dir string) {
-	t.Helper()
-	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
-	s.wait()
-	endWorkers(dir)
-}
-
 // awaitProcessEnd waits until a process has ended that is no child of ours.
 func awaitProcessEnd(t testing.TB, pid int) {
 	t.Helper()

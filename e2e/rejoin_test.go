@@ -124,6 +124,36 @@ func TestWorkersSurviveOneCoordinatorAfterTheOther(t *testing.T) {
 	wantCounts(t, statsOf(t, dir+"/out"), map[string]counts{"work": {State: "done", Blocks: 2, Success: 2, Processed: 2}})
 }
 
+func TestACoordinatorThatWasStoppedAndTakenOverLeavesItsWorkersAlone(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	ran := filepath.Join(t.TempDir(), "ran")
+	dir, path := writeJob(t, job("resources = { cpu = 2 }", blocks("work", 4)+d.code("command", "E2E_RAN="+ran)))
+	old := start(t, dir, "run", path, "--run-dir", "out")
+	first := inOrder([]*visit{d.next(), d.next()})
+	awaitRecords(t, filepath.Join(dir, "out"))
+	freeze(t, old.cmd.Process.Pid)
+	heir := start(t, dir, "run", "--resume", "out", "--take-over")
+	heir.stderr.await(t, "took over 2 workers")
+	old.signal(syscall.SIGCONT)
+	r := old.wait()
+	if r.status != 3 || r.stdout != "" || strings.Contains(r.stderr, "next:") {
+		t.Errorf("the old one ended with %d, as if the run had:\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	wantText(t, r.stderr, "taken over", "daisy-submit status")
+	first[0].ok()
+	first[1].ok()
+	d.next().ok()
+	d.next().ok()
+	if r := heir.wait(); r.status != 0 {
+		t.Errorf("exit status %d", r.status)
+	}
+	wantRuns(t, ran, 4)
+	if work := task(t, statsOf(t, dir+"/out"), "work"); work.Success != 4 || work.Processed != 4 || work.Lost != 0 {
+		t.Errorf("%+v", countsOf(work))
+	}
+}
+
 func TestAWorkerThatDiesWithItsCoordinatorIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := newDirector(t)

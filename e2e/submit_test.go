@@ -62,6 +62,14 @@ func (s *submit) begin() {
 	})
 }
 
+// killAll kills a coordinator and its workers, as when the machine goes down.
+func killAll(t testing.TB, s *submit, dir string) {
+	t.Helper()
+	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
+	s.wait()
+	endWorkers(dir)
+}
+
 // endWorkers kills the workers of runs in a folder, which outlive their coordinator for a while (Linux; elsewhere they do not).
 func endWorkers(dir string) {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")

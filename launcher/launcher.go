@@ -51,6 +51,10 @@ type Adopter interface {
 	// were submitted here, but that nobody is told how they end. Every other process that carries mark is ended, and the error says if it
 	// could not be; ended are those. Watch is to be called before, Adopt before the first Submit, once.
 	Adopt(ctx context.Context, mark string, known func(Worker) bool) (adopted []Worker, ended fmt.Stringer, err error)
+
+	// Release gives the workers up, since another launcher has taken them over: those that have not started never do, and from then on
+	// Cancel, Kill and Close touch none, and Close waits for none.
+	Release()
 }
 
 // Properties are what the coordinator may rely on.

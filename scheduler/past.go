@@ -31,10 +31,13 @@ type PastEnding struct {
 // Ended takes in the end of an attempt of a block, which must be one of the task, and says what became of the block. It is Stale,
 // and nothing happens, for a block that has ended: it had been handed out again, and only one end counts.
 func (p *Past) Ended(block int64, e PastEnding) Verdict {
-	if e.Outcome >= Recalled || p.succeeded.Get(block) || p.checked.Get(block) || p.failed[block] {
+	if e.Outcome >= Recalled || p.succeeded.Get(block) || p.checked.Get(block) || len(p.failed) > 0 && p.failed[block] {
 		return Stale
 	}
-	was := p.tried[block]
+	var was *record
+	if len(p.tried) > 0 {
+		was = p.tried[block]
+	}
 	run := running{tally: p.tally}
 	if was != nil && was.failure {
 		run.began()
@@ -44,7 +47,9 @@ func (p *Past) Ended(block int64, e PastEnding) Verdict {
 	switch e.Outcome {
 	case Success:
 		p.succeeded.Set(block)
-		delete(p.tried, block)
+		if was != nil {
+			delete(p.tried, block)
+		}
 		return Succeeded
 	case Skipped:
 		p.checked.Set(block)

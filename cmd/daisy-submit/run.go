@@ -421,6 +421,11 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	<-shown
 	// What is left is to say how it went, to somebody who may not listen: signals end that as they end any program.
 	signal.Stop(r.signals)
+	var taken *rundir.TakenOverError
+	if errors.As(err, &taken) { // the run has not ended, and its workers are no orphans
+		_ = progress.Close()
+		return ended(result, err)
+	}
 	ending, done := context.WithTimeout(context.Background(), orphanBound)
 	if left, orphanErr := process.EndOrphans(ending); orphanErr != nil {
 		progress.Notice(orphanErr.Error())

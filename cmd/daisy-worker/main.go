@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -35,7 +34,9 @@ resumes the run. When none has come for nearly as long as abandon_after, it kill
 and ends.
 
 On SIGTERM or SIGINT it takes no new blocks, gives those that run the job's grace time, gives
-back what has not ended, and leaves. A second one ends it at once.
+back what has not ended, and leaves. A second one ends it at once. In a job of Slurm it is gone
+within 20 s, and 5 s before Slurm kills it where KillWait allows that. On SIGUSR1, with which a batch system says that the
+end is near, it goes on and begins only what fits in the time that is left.
 
 EXAMPLE:
    Help a run with four more blocks at once:
@@ -97,11 +98,11 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 	}
 }
 
-// configure reads the command line and the environment of a launcher.
+// configure reads the command line and the environment of a launcher, or of the job of a batch system.
 func configure(c *cli.Context, getenv func(string) string, log io.Writer) (worker.Config, error) {
 	cfg := worker.Config{
-		RunDir: c.String("run-dir"), Node: getenv("DAISY_NODE"), Slots: c.Int("slots"), Task: c.String("task"), Version: version.String(), Log: log,
-		Identity: worker.Identity{Tag: getenv("DAISY_TAG"), Array: getenv("DAISY_ARRAY"), Name: c.String("name")},
+		RunDir: c.String("run-dir"), Slots: c.Int("slots"), Task: c.String("task"), Version: version.String(), Log: log,
+		Identity: worker.Identity{Name: c.String("name")},
 	}
 	if c.Args().Present() {
 		return cfg, fmt.Errorf("%q is not expected; all that there is are flags, see --help", c.Args().First())
@@ -115,39 +116,98 @@ func configure(c *cli.Context, getenv func(string) string, log io.Writer) (worke
 	if cfg.Slots < 1 {
 		return cfg, fmt.Errorf("--slots is %d, at least 1 is needed", cfg.Slots)
 	}
-	if element := getenv("DAISY_ELEMENT"); cfg.Identity.Tag != "" {
-		n, err := strconv.Atoi(element)
-		if err != nil || n < 0 {
-			return cfg, fmt.Errorf("DAISY_TAG is %q, but DAISY_ELEMENT is %q: it must be a number from 0", cfg.Identity.Tag, element)
-		}
-		if cfg.Identity.Name != "" || cfg.Task != "" {
-			return cfg, errors.New("--name and --task are for a worker that no launcher started, and DAISY_TAG says that one did")
-		}
-		cfg.Identity.Element = n
-		if restart := getenv("DAISY_RESTART"); restart != "" {
-			if cfg.Identity.Restart, err = strconv.Atoi(restart); err != nil || cfg.Identity.Restart < 0 {
-				return cfg, fmt.Errorf("DAISY_RESTART is %q: it must be a number from 0", restart)
-			}
-		}
+	var err error
+	if cfg.Job, err = worker.SlurmJob(getenv); err != nil {
+		return cfg, err
 	}
-	for _, gpu := range strings.Split(getenv("DAISY_GPUS"), ",") {
-		if gpu = strings.TrimSpace(gpu); gpu != "" {
-			cfg.GPUs = append(cfg.GPUs, gpu)
-		}
+	cfg.Node, cfg.GPUs = getenv("DAISY_NODE"), cfg.Job.GPUs
+	if cfg.Node == "" {
+		cfg.Node = cfg.Job.Node
 	}
-	return cfg, nil
+	if list := getenv("DAISY_GPUS"); list != "" {
+		cfg.GPUs = worker.Devices(list)
+	}
+	return cfg, identify(&cfg, getenv)
 }
 
-// obey stops the worker at the first signal and aborts it at the second. It returns when the worker has finished, or was aborted.
-func obey(signals <-chan os.Signal, finished <-chan struct{}, stop, abort func()) {
-	for _, act := range []func(){stop, abort} {
-		select {
-		case <-finished:
-			return
-		case <-signals:
-			act()
-		}
+// identify says who a launched worker is: by the variables of its launcher, or, of those that are not there, by those of the job that it
+// runs in.
+func identify(cfg *worker.Config, getenv func(string) string) error {
+	byHand := cfg.Identity.Name != "" || cfg.Task != ""
+	tag := getenv("DAISY_TAG")
+	if tag == "" && !byHand {
+		tag = cfg.Job.Tag
 	}
+	if tag == "" {
+		return nil
+	}
+	if byHand {
+		return errors.New("--name and --task are for a worker that no launcher started, and DAISY_TAG says that one did")
+	}
+	cfg.Identity = worker.Identity{Tag: tag, Array: getenv("DAISY_ARRAY"), Element: cfg.Job.Element, Restart: cfg.Job.Restart}
+	if cfg.Identity.Array == "" {
+		cfg.Identity.Array = cfg.Job.Array
+	}
+	element := getenv("DAISY_ELEMENT")
+	if element == "" && cfg.Job.ID == "" {
+		return fmt.Errorf("DAISY_TAG is %q, but DAISY_ELEMENT is %q: it must be a number from 0", tag, element)
+	}
+	for name, into := range map[string]*int{"DAISY_ELEMENT": &cfg.Identity.Element, "DAISY_RESTART": &cfg.Identity.Restart} {
+		text := getenv(name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return fmt.Errorf("DAISY_TAG is %q, but %s is %q: it must be a number from 0", tag, name, text)
+		}
+		*into = n
+	}
+	return nil
+}
+
+// obey stops the worker at the first signal and aborts it at the second, or when it has not finished within late of the first (0: however
+// long it takes). It returns when the worker has finished, or was aborted.
+func obey(signals <-chan os.Signal, finished <-chan struct{}, late time.Duration, stop, abort func()) {
+	select {
+	case <-finished:
+		return
+	case <-signals:
+		stop()
+	}
+	var tooLate <-chan time.Time
+	if late > 0 {
+		timer := time.NewTimer(late)
+		defer timer.Stop()
+		tooLate = timer.C
+	}
+	select {
+	case <-finished:
+	case <-signals:
+		abort()
+	case <-tooLate:
+		abort()
+	}
+}
+
+// warned says when the end is, whenever a batch system says that it is near, until the worker has finished.
+func warned(signals <-chan os.Signal, finished <-chan struct{}, lead time.Duration) <-chan time.Time {
+	ends := make(chan time.Time)
+	go func() {
+		for {
+			select {
+			case <-finished:
+				return
+			case <-signals:
+			}
+			select {
+			case <-finished:
+				return
+			case ends <- time.Now().Add(lead):
+			}
+		}
+	}()
+	return ends
 }
 
 // work runs the worker until it ends or signals end it.
@@ -167,11 +227,16 @@ func work(ctx context.Context, cfg worker.Config) error {
 	signal.Notify(harmless, syscall.SIGHUP, syscall.SIGPIPE)
 	defer signal.Stop(harmless)
 	defer signal.Stop(signals)
+	near := make(chan os.Signal, 1)
+	signal.Notify(near, syscall.SIGUSR1)
+	defer signal.Stop(near)
 	finished := make(chan struct{})
 	watched := make(chan struct{})
+	cfg.StopWithin = cfg.Job.StopWithin()
+	cfg.Soon = warned(near, finished, cfg.Job.Lead())
 	go func() {
 		defer close(watched)
-		obey(signals, finished, cancel, func() { close(abort) })
+		obey(signals, finished, cfg.StopWithin, cancel, func() { close(abort) })
 	}()
 	err := worker.Run(ctx, cfg)
 	close(finished)

@@ -47,14 +47,17 @@ func TestAWrongCommandLineIsOneLineAndStatus2(t *testing.T) {
 func TestAWorkerStopsAtASignalAndIsAbortedAtASecondOne(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		signals  int           // one a second
+		signals  int // one a second
+		late     time.Duration
 		finished time.Duration // when its blocks have ended by themselves
 		want     string
 	}{
-		{"nobody stops it", 0, time.Hour, ""},
-		{"once", 1, time.Hour, "stop at 1s"},
-		{"twice", 2, time.Hour, "stop at 1s, abort at 2s"},
-		{"it is faster", 1, 9 * time.Second, "stop at 1s"},
+		{"nobody stops it", 0, 0, time.Hour, ""},
+		{"once", 1, 0, time.Hour, "stop at 1s"},
+		{"twice", 2, 0, time.Hour, "stop at 1s, abort at 2s"},
+		{"it is faster", 1, 0, 9 * time.Second, "stop at 1s"},
+		{"it is slow, and will be killed", 1, 18 * time.Second, time.Hour, "stop at 1s, abort at 19s"},
+		{"it is slow, and faster than that", 1, 18 * time.Second, 9 * time.Second, "stop at 1s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -71,7 +74,7 @@ func TestAWorkerStopsAtASignalAndIsAbortedAtASecondOne(t *testing.T) {
 				note := func(what string) func() {
 					return func() { done = append(done, what+" at "+time.Since(start).String()) }
 				}
-				obey(signals, finished, note("stop"), note("abort"))
+				obey(signals, finished, c.late, note("stop"), note("abort"))
 				if got := strings.Join(done, ", "); got != c.want {
 					t.Errorf("%q, want %q", got, c.want)
 				}

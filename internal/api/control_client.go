@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -120,7 +121,8 @@ func (c *Client) try(ctx context.Context, address, method, path string, body []b
 
 // send makes one request, and gives its answer, of which nothing has been checked. The caller closes its body.
 func (c *Client) send(ctx context.Context, address, method, path string, header http.Header, body []byte) (*http.Request, *http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(body))
+	host := strings.Replace(address, "%", "%25", 1) // the zone of an address of IPv6
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
 	}

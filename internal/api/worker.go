@@ -25,7 +25,11 @@ type JoinRequest struct {
 	// Array is what a batch system calls that submission, as the worker's environment says; absent where there is none.
 	Array string `json:"array,omitempty"`
 	// Restart is how often the batch system has started this worker again; absent for 0.
-	Restart int    `json:"restart,omitempty"`
+	Restart int `json:"restart,omitempty"`
+	// Cluster and Process tell processes apart that were started for the same element: which batch system it is, and the number of the
+	// process in its step. With the same ones two processes are two workers all the same, by their nonces.
+	Cluster string `json:"cluster,omitempty"`
+	Process int    `json:"process,omitempty"`
 	Name    string `json:"name,omitempty"`
 	// Nonce tells one process from another with the same identity. Random, never 0.
 	Nonce uint64 `json:"nonce"`
@@ -37,6 +41,11 @@ type JoinRequest struct {
 	// PIDSpace names the set of processes in which PID means something, "" if that is not known. A coordinator in the same
 	// space can see for certain that the process has ended.
 	PIDSpace string `json:"pid_space,omitempty"`
+	// Job is what the batch system calls the worker's own job, CPUMilli (thousandths of a core) what it was given of the node, and
+	// LeftSeconds for how long it may still run, as far as its environment says; absent where that is not known.
+	Job         string  `json:"job,omitempty"`
+	CPUMilli    int64   `json:"cpu_milli,omitempty"`
+	LeftSeconds float64 `json:"left_seconds,omitempty"`
 }
 
 // A JoinResponse accepts a worker.

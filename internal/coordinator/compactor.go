@@ -15,11 +15,17 @@ import (
 
 // A compactor keeps the journal small while the run goes on: it folds the closed segments, as a resume would, and puts a
 // snapshot in their place. It needs nothing of the engine, and holds up neither it nor a commit. What it takes while it is at it: a quarter
-// of a byte for each block, as much again for the snapshot, some hundred bytes for each block that was tried, and one segment.
+// of a byte for each block, as much again for the snapshot, some hundred bytes for each block that was tried, and one segment; and little of a
+// core (see share).
 
 const (
-	// foldAtOnce is how many records are folded before the others get as much time.
-	foldAtOnce = 1 << 12
+	// foldAtOnce is how many records are folded before the others get their time: less than a millisecond's work.
+	foldAtOnce = 1 << 10
+	// gentle is the share of a core that a compaction takes while the closed segments are no more than gentleSegments full ones (1 GiB).
+	gentle         = 1.0 / 64
+	gentleSegments = 64
+	// urgentSegments is how many full ones there are (4 GiB) when it takes a whole core.
+	urgentSegments = 256
 	// compactAgain is how long nothing is tried after a compaction that failed.
 	compactAgain = time.Minute
 )
@@ -33,7 +39,7 @@ func (c *Coordinator) compactWhenDue(ctx context.Context) {
 			return
 		case <-c.flusher.grown:
 		}
-		err := c.compact(ctx)
+		err := c.compact(ctx, c.restAfter)
 		var taken *rundir.TakenOverError
 		if err == nil || ctx.Err() != nil || errors.As(err, &taken) { // whoever renews the lock ends the run
 			continue
@@ -50,12 +56,26 @@ func (c *Coordinator) compactWhenDue(ctx context.Context) {
 	}
 }
 
-// compact puts a snapshot in the place of the segments that are closed now. What their blocks have used is in tracking before they go.
-func (c *Coordinator) compact(ctx context.Context) error {
+// restAfter is how long a compaction rests after it has worked for so long, as the journal is now.
+func (c *Coordinator) restAfter(worked time.Duration) time.Duration {
+	return time.Duration(float64(worked) * (1/share(c.journal.Closed().Bytes(), c.journal.SegmentBytes()) - 1))
+}
+
+// share is the part of a core that a compaction may take when the closed segments have so many bytes, and a full one so many. A small part,
+// since the run is worth more than a small journal; but more and more of a core as the journal grows all the same, and in the end all
+// of one: an attempt is folded faster than it can be handed out, so that this is where the growth ends.
+func share(closed, segment int64) float64 {
+	above := float64(closed)/float64(segment) - gentleSegments
+	return min(max(gentle+(1-gentle)*above/(urgentSegments-gentleSegments), gentle), 1)
+}
+
+// compact puts a snapshot in the place of the segments that are closed now. What their blocks have used is in tracking before they go. rest
+// says how long it rests after some work.
+func (c *Coordinator) compact(ctx context.Context, rest func(worked time.Duration) time.Duration) error {
 	at := c.journal.Closed()
 	f := newFold(c.cfg.Job, c.pipeline)
 	use := usage{stores: c.flusher.stores}
-	turn := pace{began: time.Now()}
+	turn := pace{rest: rest, began: time.Now()}
 	_, err := f.read(c.cfg.RunDir.JournalDir(), func(a *engine.Attempt) error {
 		if err := turn.next(ctx); err != nil {
 			return err
@@ -78,8 +98,9 @@ func (c *Coordinator) compact(ctx context.Context) error {
 	return c.journal.Compact(at, state)
 }
 
-// pace lets others work for as long as the fold does.
+// pace lets others work in between.
 type pace struct {
+	rest  func(worked time.Duration) time.Duration
 	n     int
 	began time.Time
 }
@@ -91,7 +112,7 @@ func (p *pace) next(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(time.Since(p.began)):
+	case <-time.After(p.rest(time.Since(p.began))):
 	}
 	p.began = time.Now()
 	return nil

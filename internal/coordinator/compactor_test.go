@@ -23,12 +23,12 @@ import (
 // A longRun is a coordinator of which there is but the journal: its records are made up.
 type longRun struct {
 	*Coordinator
-	t   *testing.T
+	t   testing.TB
 	all *fold // of every record
 	n   int64 // attempts
 }
 
-func newLongRun(t *testing.T, blocks, segment int64, resourceTracking bool) *longRun {
+func newLongRun(t testing.TB, blocks, segment int64, resourceTracking bool) *longRun {
 	t.Helper()
 	dir, err := rundir.Create(t.TempDir(), "long", "")
 	if err != nil {
@@ -131,6 +131,51 @@ func (r *longRun) wantAll() {
 	}
 }
 
+// noRest is for a test: it has nothing else to do.
+func noRest(time.Duration) time.Duration { return 0 }
+
+func TestACompactionTakesLittleOfACoreUntilTheJournalIsLarge(t *testing.T) {
+	const segment = 16 << 20
+	for _, c := range []struct {
+		closed, segment int64
+		want            float64
+	}{
+		{0, segment, 1.0 / 64},
+		{segment, segment, 1.0 / 64},
+		{1 << 30, segment, 1.0 / 64},
+		{5 << 29, segment, (1 + 1.0/64) / 2},
+		{4 << 30, segment, 1},
+		{100 << 30, segment, 1},
+		{64 << 20, 1 << 20, 1.0 / 64}, // smaller segments, a smaller journal
+		{256 << 20, 1 << 20, 1},
+	} {
+		if got := share(c.closed, c.segment); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("with %d MiB in closed segments of %d MiB: %v of a core, want %v", c.closed>>20, c.segment>>20, got, c.want)
+		}
+	}
+	for closed, before := int64(0), 0.0; closed <= 5<<30; closed += 1 << 24 {
+		now := share(closed, segment)
+		if now < before {
+			t.Fatalf("with %d MiB it takes %v of a core, with less it took %v", closed>>20, now, before)
+		}
+		before = now
+	}
+}
+
+func TestACompactionRestsByWhatTheJournalHasNow(t *testing.T) {
+	const segment = 1 << 10
+	r := newLongRun(t, 100, segment, false)
+	if got := r.restAfter(time.Millisecond); got != 63*time.Millisecond {
+		t.Errorf("with a small journal it rests for %v after a millisecond, want 63ms", got)
+	}
+	for r.journal.Closed().Bytes() < 300*segment {
+		r.work(100)
+	}
+	if got := r.restAfter(time.Millisecond); got != 0 {
+		t.Errorf("with a large journal it rests for %v after a millisecond, want none", got)
+	}
+}
+
 func TestAJournalOfMillionsOfAttemptsStaysSmallAndSaysAll(t *testing.T) {
 	attempts := int64(1_000_000)
 	if testing.Short() {
@@ -142,7 +187,7 @@ func TestAJournalOfMillionsOfAttemptsStaysSmallAndSaysAll(t *testing.T) {
 	for r.n < attempts {
 		r.work(10_000)
 		if r.journal.Overgrown() {
-			if err := r.compact(t.Context()); err != nil {
+			if err := r.compact(t.Context(), noRest); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -162,7 +207,7 @@ func TestACompactionThatIsEndedChangesNothing(t *testing.T) {
 	before, _ := r.size()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.compact(ctx); !errors.Is(err, context.Canceled) {
+	if err := r.compact(ctx, noRest); !errors.Is(err, context.Canceled) {
 		t.Errorf("compact: %v", err)
 	}
 	if size, snapshots := r.size(); size != before || snapshots != 0 {
@@ -180,7 +225,7 @@ func TestWhatBlocksHaveUsedIsInTrackingBeforeItsRecordsGo(t *testing.T) {
 	for range 3 { // full segments
 		r.work(1)
 	}
-	if err := r.compact(t.Context()); err != nil {
+	if err := r.compact(t.Context(), noRest); err != nil {
 		t.Fatal(err)
 	}
 	if _, snapshots := r.size(); snapshots != 1 {
@@ -205,7 +250,7 @@ func TestARunCompactsItsJournalAndIsResumedFromIt(t *testing.T) {
 	j := benchJob(t, blocks, "")
 	j.Listen = "127.0.0.1"
 	serve := func(epoch uint64) Result {
-		c, err := New(Config{Job: j, RunDir: dir, Listen: true, Unlimited: true, Resume: epoch > 1, SegmentBytes: 1 << 20, Notice: func(line string) { t.Log(line) }})
+		c, err := New(Config{Job: j, RunDir: dir, Listen: true, Unlimited: true, Resume: epoch > 1, SegmentBytes: 64 << 10, Notice: func(line string) { t.Log(line) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,4 +302,18 @@ func TestARunCompactsItsJournalAndIsResumedFromIt(t *testing.T) {
 	if n != blocks {
 		t.Errorf("the statistics know %v blocks", n)
 	}
+}
+
+// BenchmarkFold reads the journal of a million attempts, as a resume and a compaction do.
+func BenchmarkFold(b *testing.B) {
+	r := newLongRun(b, 500_000, 1<<20, false)
+	const attempts = 1_000_000
+	r.work(attempts)
+	for b.Loop() {
+		f := newFold(r.cfg.Job, r.pipeline)
+		if _, err := f.read(r.cfg.RunDir.JournalDir(), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/attempts, "ns/attempt")
 }

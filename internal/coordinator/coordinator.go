@@ -111,6 +111,7 @@ type Coordinator struct {
 	mishaps   mishaps
 	finished  bool
 	broken    bool // the journal, tracking or lock failed: nobody waits for commits any more
+	letsGo    bool // the run is another coordinator's: nothing that the engine wants is done any more
 	outcome   engine.RunState
 	wrong     bool // nothing of the job could ever start, as it asks for it
 	why       string
@@ -285,6 +286,21 @@ func (c *Coordinator) openTracking() ([]*tracking.Store, error) {
 // mine says whether this coordinator still owns the run; the journal asks before each commit.
 func (c *Coordinator) mine() error {
 	return insist(context.Background(), func() error { return c.cfg.RunDir.CheckEpoch(c.epoch) })
+}
+
+// takenOver says who has taken the run over, nil if nobody has or if that cannot be read.
+func (c *Coordinator) takenOver() (taken *rundir.TakenOverError) {
+	if c.cfg.RunDir != nil {
+		errors.As(c.cfg.RunDir.CheckEpoch(c.epoch), &taken)
+	}
+	return taken
+}
+
+// letGo ends this coordinator at once, without a word to its workers, if the run was taken over: they go on under the next one.
+func (c *Coordinator) letGo() {
+	if taken := c.takenOver(); taken != nil && !c.letsGo {
+		c.letsGo, c.finished, c.outcome, c.why = true, true, engine.RunBroken, taken.Error()
+	}
 }
 
 // Dial is the way in for workers of this process.

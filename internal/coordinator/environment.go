@@ -17,7 +17,7 @@ var kept = map[string]bool{"SLURM_CONF": true, "SLURM_CLUSTERS": true}
 
 var jobPrefixes = []string{"SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "SALLOC_", "PMI_", "PMIX_", "PMI2_",
 	// Our own of a run further up: a worker would take itself for another.
-	launchedFor + "=", "DAISY_TAG=", "DAISY_ELEMENT=", "DAISY_ARRAY=", "DAISY_RESTART=", "DAISY_NODE=", "DAISY_GPUS=", "DAISY_RUN_ID=", "DAISY_WORKER_ID=", "DAISY_SLOT=", "DAISY_LEASE="}
+	launchedFor + "=", "DAISY_TAG=", "DAISY_ELEMENT=", "DAISY_ARRAY=", "DAISY_RESTART=", "DAISY_NODE=", "DAISY_KILL_WAIT=", "DAISY_SLURM_ENV=", "DAISY_GPUS=", "DAISY_RUN_ID=", "DAISY_WORKER_ID=", "DAISY_SLOT=", "DAISY_LEASE="}
 
 func withoutJobVariables(env []string) []string {
 	out := make([]string, 0, len(env))

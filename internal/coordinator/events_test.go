@@ -334,7 +334,7 @@ func TestManyLookOnButNotTooMany(t *testing.T) {
 		for _, o := range all {
 			o.want("notice 0", "notice 1", "notice 2")
 		}
-		go all[0].next() // so that nobody writes when
+		go all[0].lines.Scan() // so that nobody writes when
 		synctest.Wait()
 		_ = all[0].conn.Close() // it goes without a word
 		synctest.Wait()

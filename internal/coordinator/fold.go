@@ -20,6 +20,9 @@ type fold struct {
 	past     *engine.Past
 	recorder *stats.Recorder
 	mishaps  mishaps
+
+	record engine.Record // memory for the one that is read
+	ended  engine.Attempt
 }
 
 func newFold(j *job.Job, p *scheduler.Pipeline) *fold {
@@ -30,9 +33,9 @@ func newFold(j *job.Job, p *scheduler.Pipeline) *fold {
 func (f *fold) read(dir string, each func(a *engine.Attempt) error, options ...journal.ReadOption) (journal.Report, error) {
 	options = append(options, journal.WithSnapshot(f.restore))
 	return journal.Read(dir, func(epoch, seq uint64, raw []byte) error {
-		r, err := engine.DecodeRecord(raw)
+		err := f.record.Decode(raw)
 		if err == nil {
-			err = f.add(&r, each)
+			err = f.add(&f.record, each)
 		}
 		if err != nil {
 			return fmt.Errorf("record %d of epoch %d: %w", seq, epoch, err)
@@ -42,14 +45,15 @@ func (f *fold) read(dir string, each func(a *engine.Attempt) error, options ...j
 }
 
 func (f *fold) add(r *engine.Record, each func(a *engine.Attempt) error) error {
-	a, is, err := f.past.Add(r)
-	if err != nil || !is {
+	var is bool
+	var err error
+	if f.ended, is, err = f.past.Add(r); err != nil || !is {
 		return err
 	}
-	f.mishaps.note(&a)
-	f.recorder.Ended(forRecorder(&a, 0))
+	f.mishaps.note(&f.ended)
+	f.recorder.Ended(forRecorder(&f.ended, 0))
 	if each != nil {
-		return each(&a)
+		return each(&f.ended)
 	}
 	return nil
 }

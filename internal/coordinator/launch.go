@@ -38,6 +38,9 @@ func (c *Coordinator) submit(s *engine.Submission) {
 func (c *Coordinator) end(kind engine.EffectKind, workers []launcher.Worker) {
 	workers = slices.Clone(workers)
 	c.errands.add(func(ctx context.Context) {
+		if c.takenOver() != nil {
+			return // they are another's workers now, and the next commit ends this coordinator
+		}
 		call := c.cfg.Launcher.Cancel
 		if kind == engine.EffectKill {
 			call = c.cfg.Launcher.Kill

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"example.org/daisy/internal/wire"
 )
 
 const (
@@ -209,6 +212,8 @@ type countedConn struct {
 	net.Conn
 	l *listener
 	r *bufio.Reader // nil once it is empty
+	// sink, if not nil, takes what TLS writes: of a session, which waits for no peer.
+	sink atomic.Pointer[wire.Writer]
 	// told: it is no longer among the strangers.
 	told atomic.Bool
 }
@@ -240,7 +245,11 @@ func (c *countedConn) Read(p []byte) (int, error) {
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
+	to := io.Writer(c.Conn)
+	if sink := c.sink.Load(); sink != nil {
+		to = sink
+	}
+	n, err := to.Write(p)
 	c.l.out.Add(int64(n))
 	return n, err
 }

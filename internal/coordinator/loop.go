@@ -151,6 +151,7 @@ func (c *Coordinator) applyAll(events []engine.Event) {
 				c.committed = max(c.committed, e.UpTo)
 			case engine.EventBroken:
 				c.broken = true
+				c.letGo()
 			}
 		}
 		if len(c.waiters) > 0 {
@@ -187,6 +188,10 @@ func (c *Coordinator) heartbeatEvery() time.Duration {
 // perform does what the engine wants done, in its order.
 func (c *Coordinator) perform() {
 	fx := &c.owned.fx
+	if c.letsGo {
+		fx.Reset() // what the engine wants of workers is another coordinator's business now
+		return
+	}
 	for i := range fx.List {
 		f := &fx.List[i]
 		switch f.Kind {

@@ -14,6 +14,7 @@ import (
 	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/rundir"
+	"example.org/daisy/launcher"
 )
 
 // closeTimeout bounds how long the launcher may take to end the last workers.
@@ -84,12 +85,9 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 
 	// From here on nothing changes any more: all that is left is to end and to write down.
 	var errs []error
-	if l := c.cfg.Launcher; l != nil {
-		closing, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		if err := l.Close(closing); err != nil {
-			errs = append(errs, err)
-		}
-		cancel()
+	taken := c.takenOver()
+	if err := c.closeLauncher(taken != nil); err != nil {
+		errs = append(errs, err)
 	}
 	endErrands()
 	c.errands.wait()
@@ -114,18 +112,40 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 		}
 	}
 	result := Result{State: c.outcome, Reason: c.why, ExitStatus: c.exitStatus(), Stats: c.recorder.Stats(c.statistics(time.Now()))}
-	if d := c.cfg.RunDir; d != nil {
-		var taken *rundir.TakenOverError
-		if err := c.mine(); errors.As(err, &taken) {
-			errs = append(errs, fmt.Errorf("%w; stats.json is its business now", taken)) // the run is another's
-		} else if err := writeStats(d, result.Stats); err != nil {
-			errs = append(errs, err)
-		}
-		if err := c.lock.Unlock(); err != nil {
-			errs = append(errs, err)
-		}
+	d := c.cfg.RunDir
+	if d == nil {
+		return result, errors.Join(errs...)
+	}
+	if taken != nil || errors.As(c.mine(), &taken) { // whatever could not be written is another's business
+		_ = c.lock.Unlock()
+		return result, fmt.Errorf("%w. The run goes on there, with the workers of this one: \"daisy-submit status %s\"", taken, d.Path())
+	}
+	if err := writeStats(d, result.Stats); err != nil {
+		errs = append(errs, err)
+	}
+	if err := c.lock.Unlock(); err != nil {
+		errs = append(errs, err)
 	}
 	return result, errors.Join(errs...)
+}
+
+// closeLauncher ends the workers that are left, unless another coordinator has taken them over.
+func (c *Coordinator) closeLauncher(taken bool) error {
+	l := c.cfg.Launcher
+	if l == nil {
+		return nil
+	}
+	if taken {
+		switch l := l.(type) {
+		case launcher.Queue:
+			return nil // all jobs of the run are the other one's
+		case launcher.Adopter:
+			l.Release()
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return l.Close(ctx)
 }
 
 // beside has f run until the function that it returns is called, which waits for it.

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/rundir"
+	"example.org/daisy/launcher"
 )
 
 // newKept is a coordinator that listens and has a run directory.
@@ -178,4 +180,35 @@ func TestACommitWaitsUntilTheEpochCanBeRead(t *testing.T) {
 			t.Errorf("after a take-over: %v after %v", err, time.Since(began))
 		}
 	})
+}
+
+// aQueue and anAdopter note that they were closed, or released; nothing else of them is called.
+type aQueue struct {
+	launcher.Queue
+	calls []string
+}
+
+func (q *aQueue) Close(context.Context) error { q.calls = append(q.calls, "close"); return nil }
+
+type anAdopter struct {
+	launcher.Launcher
+	launcher.Adopter
+	calls []string
+}
+
+func (a *anAdopter) Close(context.Context) error { a.calls = append(a.calls, "close"); return nil }
+func (a *anAdopter) Release()                    { a.calls = append(a.calls, "release") }
+
+func TestTheWorkersOfARunThatWasTakenOverAreNotEnded(t *testing.T) {
+	for taken, want := range map[bool][2]string{true: {"[]", "[release close]"}, false: {"[close]", "[close]"}} {
+		q, a := &aQueue{}, &anAdopter{}
+		for _, l := range []launcher.Launcher{q, a} {
+			if err := (&Coordinator{cfg: Config{Launcher: l}}).closeLauncher(taken); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := [2]string{fmt.Sprint(q.calls), fmt.Sprint(a.calls)}; got != want {
+			t.Errorf("taken over %t: got %v, want %v", taken, got, want)
+		}
+	}
 }

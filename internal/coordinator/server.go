@@ -22,6 +22,8 @@ const (
 	maxJoinBody = 64 << 10
 	// joinTimeout bounds the wait for the engine's answer to a join.
 	joinTimeout = 30 * time.Second
+	// maxLeftSeconds bounds what a worker can say of its end: that of a clock that is wrong is none.
+	maxLeftSeconds = 1e8
 )
 
 // joinAnswer is the engine's answer to a join.
@@ -120,6 +122,9 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 			req.Protocol, req.Version, wire.Version, c.cfg.Version))
 		return
 	}
+	if !(req.LeftSeconds >= 0 && req.LeftSeconds < maxLeftSeconds) {
+		req.LeftSeconds = 0 // nothing that is known
+	}
 	if req.Nonce == 0 || req.Slots < 1 || (req.Tag == "") == (req.Name == "") {
 		c.refuse(w, r, http.StatusBadRequest, "bad_request", "a join needs a nonce, at least one slot, and either a tag or a name")
 		return
@@ -136,7 +141,8 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 		c.mu.Unlock()
 	}()
 	c.inbox.put(engine.Event{Kind: engine.EventJoin, Request: id, Join: &engine.Join{
-		Tag: req.Tag, Element: req.Element, Array: req.Array, Restart: req.Restart, Name: req.Name, Nonce: req.Nonce, Task: req.Task, Slots: req.Slots, Node: req.Node, PID: req.PID,
+		Tag: req.Tag, Element: req.Element, Array: req.Array, Restart: req.Restart, Cluster: req.Cluster, Process: req.Process, Name: req.Name, Nonce: req.Nonce, Task: req.Task,
+		Slots: req.Slots, Node: req.Node, PID: req.PID, Job: req.Job, CPUMilli: req.CPUMilli, Left: time.Duration(req.LeftSeconds * float64(time.Second)),
 	}})
 	ctx, cancel := context.WithTimeout(r.Context(), joinTimeout)
 	defer cancel()

@@ -78,6 +78,12 @@ func (c *Coordinator) read(s *session, head []byte, answer string) {
 		return
 	}
 	_ = s.conn.SetDeadline(time.Time{})
+	if _, secure := s.conn.(api.TLSConn); secure {
+		counted := underlying(s.conn)
+		below := wire.NewWriter(counted.Conn)
+		counted.sink.Store(below)
+		s.w.GoesTo(below)
+	}
 	pid := c.greet(s, hello)
 	attach := engine.Event{Kind: engine.EventAttach, Session: s.id, Worker: hello.Worker, Nonce: hello.Nonce}
 	for _, h := range hello.Held {
@@ -156,6 +162,10 @@ func decode(kind wire.Kind, payload []byte, e *engine.Event) bool {
 		if m.Message != "" {
 			e.Failure = &engine.Failure{Message: m.Message}
 		}
+		return err == nil
+	case wire.KindEnding:
+		m, err := wire.DecodeEnding(payload)
+		e.Kind, e.Left = engine.EventEnding, time.Duration(m.LeftNanos)
 		return err == nil
 	default:
 		return false

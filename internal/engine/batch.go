@@ -41,11 +41,13 @@ type batch struct {
 	cuts      map[blockOf]int // how often a block was cut by the end of a worker that it had to itself
 	maySubmit bool            // as of the last look
 	wrong     bool            // nothing of the run could ever start
+	saidTwice bool            // that a second process was started for an element
 }
 
 // A class is workers that are alike, where they come from a batch system.
 type class struct {
 	wave   int64 // no more are asked for at once: the system had no room for twice as many; 0 = no bound
+	more   bool  // it was said that its workers were given more than they asked for
 	yields bool  // its share went to others: nothing more is asked for until one of it runs, or none is left
 }
 
@@ -416,6 +418,18 @@ func (e *Engine) bookConnection(w *worker, is bool) {
 	if e.book != nil && w.launched() {
 		e.book.Connected(e.now, w.name(), is)
 	}
+}
+
+// givenMore says once for a class that its workers have much more of their nodes than they were asked for with, as that is billed.
+func (e *Engine) givenMore(w *worker, j *Join) {
+	t := &e.tasks[w.task]
+	asked := max((t.spec.Requires.Times(int64(w.slots)).Get("cpu")+999)/1000, 1) * 1000
+	if w.sub == nil || e.book == nil || e.classes[t.class].more || j.CPUMilli <= asked+asked/2 {
+		return
+	}
+	e.classes[t.class].more = true
+	e.notice("task %q: worker %s was given %s CPUs of its node and had asked for %s: the site gives whole nodes, or CPUs with the memory, and bills them; more slots for each worker would use them",
+		t.spec.ID, w.id, amount("cpu", j.CPUMilli), amount("cpu", asked))
 }
 
 // closeBook: the run ends, and nothing more is asked for.

@@ -44,6 +44,7 @@ type cluster struct {
 	block    time.Duration // how long a block takes
 	node     func(tag string, element int) string
 	starts   func(tag string, element int) time.Duration // after its submission; never = it does not
+	says     func(*agent, *Join)                         // what workers say of themselves besides
 	final    *Effect
 	join     []string // answers to joins
 	submits  []*Submission
@@ -273,7 +274,11 @@ func (c *cluster) connect(a *agent) {
 		return
 	}
 	c.join = nil
-	c.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: a.at.Tag, Element: a.at.Element, Array: a.array, Restart: a.restart, Nonce: cmp.Or(a.nonce, 7), Slots: a.slots, Node: "vm"}}) // which is what its host calls itself
+	join := &Join{Tag: a.at.Tag, Element: a.at.Element, Array: a.array, Restart: a.restart, Nonce: cmp.Or(a.nonce, 7), Slots: a.slots, Node: "vm"} // which is what its host calls itself
+	if c.says != nil {
+		c.says(a, join)
+	}
+	c.apply(Event{Kind: EventJoin, Request: 1, Join: join})
 	if !slices.Contains(c.join, "joined "+a.id) {
 		return
 	}

@@ -20,6 +20,10 @@ func (c *coder) uint64(v *uint64) {
 		c.buf = binary.AppendUvarint(c.buf, *v)
 		return
 	}
+	if len(c.buf) > 0 && c.buf[0] < 0x80 { // most numbers are small: one byte
+		*v, c.buf = uint64(c.buf[0]), c.buf[1:]
+		return
+	}
 	n, size := binary.Uvarint(c.buf)
 	if size <= 0 {
 		c.fail(errShort)

@@ -281,7 +281,7 @@ func (e *Engine) take(ev *Event) {
 		e.stopWorker(ev.Worker, ev.Text)
 	case EventExclude:
 		e.exclude(ev.Exclude)
-	case EventDetach, EventHeartbeat, EventAcquire, EventRelease, EventLeaving:
+	case EventDetach, EventHeartbeat, EventAcquire, EventRelease, EventLeaving, EventEnding:
 		if w := e.sessions[ev.Session]; w != nil {
 			e.fromWorker(w, ev)
 		} else if len(e.parked) > 0 && ev.Kind == EventDetach {
@@ -333,6 +333,7 @@ func (e *Engine) begin() {
 		e.ask(&e.binds[i])
 	}
 	e.binds = nil
+	e.clearNodes()
 	e.wantCommit = true
 }
 
@@ -354,6 +355,8 @@ func (e *Engine) fromWorker(w *worker, ev *Event) {
 	case EventLeaving:
 		e.settleDoubts(w)
 		e.leaving(w, ev.Leave, ev.Failure)
+	case EventEnding:
+		e.endsSoon(w, ev.Left)
 	}
 }
 

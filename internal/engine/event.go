@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"example.org/daisy/launcher"
 	"example.org/daisy/scheduler"
 )
@@ -28,6 +30,8 @@ const (
 	EventRelease
 	// EventLeaving: the worker leaves of its own accord once it has released all: Session, Leave.
 	EventLeaving
+	// EventEnding: the worker was told by its batch system that it ends soon: Session, Left.
+	EventEnding
 	// EventCommitted: every record up to UpTo is durable.
 	EventCommitted
 	// EventSubmitted: the launcher accepted (Text empty) or refused (Text says why) the submission Tag.
@@ -78,6 +82,7 @@ type Event struct {
 	Lease   scheduler.Lease
 	UpTo    uint64
 	Nonce   uint64
+	Left    time.Duration
 	Use     Use
 	Failure *Failure
 	Join    *Join
@@ -114,6 +119,10 @@ type Join struct {
 	Array string
 	// Restart is how often the batch system has started this element again.
 	Restart int
+	// Cluster and Process tell processes apart that were started for the same element: where the batch system is, and the number of the
+	// process in its step.
+	Cluster string
+	Process int
 	Name    string
 	Nonce   uint64
 	// Task is what a worker with a Name asks for, "" = any.
@@ -121,6 +130,11 @@ type Join struct {
 	Slots int
 	Node  string
 	PID   int
+	// Job is what the batch system calls the worker's own job, CPUMilli what it was given of the node's CPUs, and Left for how long it may
+	// run; "" and 0 where that is not known.
+	Job      string
+	CPUMilli int64
+	Left     time.Duration
 }
 
 // Held is a lease that a worker that comes back still has, and what it is for: one of an earlier epoch is known by that.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -104,13 +105,25 @@ func (e *Engine) exclude(x *Exclusion) {
 	e.append(Record{Kind: RecordExclude, Final: true, ID: x.Node, Text: x.Reason, Tail: x.By})
 	e.notice("%s", x.words())
 	e.keepAllOff()
+	e.clearNode(x)
+}
+
+// clearNode has the workers on an excluded node finish what they run, and leave.
+func (e *Engine) clearNode(x *Exclusion) {
 	for _, w := range e.live {
 		if w.node == x.Node && !w.goes() {
 			e.tell(w, toDrain, x.words())
-			if w.nonce == 0 || w.session == 0 && w.held == 0 {
+			if w.nonce == 0 || w.session == 0 && w.held == 0 && !w.away {
 				e.cancel(w)
 			}
 		}
+	}
+}
+
+// clearNodes does so for all nodes that are excluded.
+func (e *Engine) clearNodes() {
+	for _, node := range slices.Sorted(maps.Keys(e.excluded)) {
+		e.clearNode(e.excluded[node])
 	}
 }
 

@@ -19,6 +19,8 @@ const (
 	fitsMargin = 30 * time.Second
 	// cutMargin is how long before its end a worker may be told to leave for it, and its blocks be cut by it.
 	cutMargin = 3 * time.Minute
+	// toldEarly is by how much earlier than it says a batch system may tell a worker of its end, and a little.
+	toldEarly = 90 * time.Second
 	// maxCuts is how often a block may have a worker's whole life and be cut by its end.
 	maxCuts = 2
 )
@@ -84,7 +86,7 @@ func (e *Engine) fitting(i int, w *worker, n int32) int32 {
 	if t.times == nil || t.times.total < fitsFrom {
 		return n
 	}
-	left := w.until - e.now - fitsMargin
+	left := w.endOf() - e.now - fitsMargin
 	each := t.times.p95() * 6 / 5
 	perSlot := int64(0)
 	if left > 0 && each > 0 {
@@ -94,10 +96,29 @@ func (e *Engine) fitting(i int, w *worker, n int32) int32 {
 		if w.seq == 0 && w.held == 0 {
 			return 1
 		}
-		e.tell(w, toLeave, fmt.Sprintf("no block fits in the %s that are left of its time", units.Duration(max(w.until-e.now, 0).Round(time.Second))))
+		e.tell(w, toLeave, fmt.Sprintf("no block fits in the %s that are left of its time", units.Duration(max(w.endOf()-e.now, 0).Round(time.Second))))
 		return 0
 	}
 	return int32(max(min(int64(n), perSlot*int64(w.slots)-int64(w.held)), 1))
+}
+
+// endsSoon takes in that a batch system has told a worker that its end is near. It tells so up to a minute early: an end that the queue
+// shows is better known. Where that one is far, the worker is not cut by its time limit: it is preempted.
+func (e *Engine) endsSoon(w *worker, left time.Duration) {
+	switch end := e.now + max(left, 1); {
+	case w.until == 0:
+		w.until = end
+	case w.until > end+toldEarly:
+		w.early = end
+	}
+}
+
+// endOf is when a worker with an end has to be done.
+func (w *worker) endOf() time.Duration {
+	if w.early != 0 {
+		return min(w.until, w.early)
+	}
+	return w.until
 }
 
 // cut looks at the end of an attempt that had the whole life of its worker. A block that was cut by a worker's end as often as maxCuts

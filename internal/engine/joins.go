@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"example.org/daisy/internal/fleet"
@@ -59,7 +60,9 @@ type worker struct {
 	endBy    time.Duration // until then
 	end      launcher.End  // what the launcher saw, if endSeen
 	until    time.Duration // when its batch system ends it; 0 = not known
+	early    time.Duration // likewise, if it was told of an end that comes before that one; 0 = it was not
 	hintedAt time.Duration // since when its batch system does not know what has become of it, before it has joined; 0 = it does
+	process  string        // tells it from others that were started for the same element
 	restart  int           // how often its batch system had started its element again
 	replaced bool          // and has done so since: its place is another's
 	wish     bool          // it was cancelled by hand: it is not to be replaced
@@ -126,6 +129,10 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 		return
 	}
 	w := s.workers[j.Element]
+	if e.book != nil && w.nonce != 0 && w.nonce != j.Nonce && j.Restart == w.restart {
+		e.joinBeside(req, w, j, refuse)
+		return
+	}
 	switch {
 	case w.ended || w.ending:
 		refuse("ended", "worker %s has ended: its place is not free any more", w.id)
@@ -145,6 +152,44 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 		e.accept(req, w, j)
 	}
 }
+
+// joinBeside lets in a second process that was started for an element of a batch system's: it is a worker of its own, like one that nobody
+// asked for, and never shares a lease with the first.
+func (e *Engine) joinBeside(req uint64, first *worker, j *Join, refuse refuser) {
+	id := ""
+	for n := 2; ; n++ {
+		id = fmt.Sprintf("%s+%d", first.id, n)
+		w := e.workers[id]
+		if w == nil {
+			break
+		}
+		if w.nonce == j.Nonce && !w.ended {
+			e.accept(req, w, j)
+			return
+		}
+	}
+	switch {
+	case e.phase != running || first.told != notTold || first.killed:
+		refuse("ended", "the run is ending, or worker %s is to go: there is nothing to do any more", first.id)
+	case first.ended || first.ending:
+		refuse("ended", "worker %s has ended: its place is not free any more", first.id)
+	case e.turnedAway(nil, j.Node) != "":
+		refuse("excluded", "%s", e.turnedAway(nil, j.Node))
+	default:
+		if j.process() == first.process && !e.saidTwice {
+			e.saidTwice = true
+			e.notice("%s has started worker %s twice, on %s and %s: they are two workers, %s and %s, on what one was to have; look for what starts the worker's line a second time (srun without --ntasks=1, a script that runs it twice)",
+				strings.TrimSpace("job "+j.Job), first.id, orUnknown(first.node), orUnknown(j.Node), first.id, id)
+		}
+		w := &worker{id: id, task: first.task, slots: int32(j.Slots), bornAt: e.now, answer: never}
+		e.workers[w.id] = w
+		e.enlist(w)
+		e.accept(req, w, j)
+	}
+}
+
+// process tells processes apart that were started on purpose for one element.
+func (j *Join) process() string { return fmt.Sprintf("%s:%d", j.Cluster, j.Process) }
 
 func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 	w := e.workers[j.Name]
@@ -202,7 +247,7 @@ func (e *Engine) externalTask(name string) (task int, anyTask bool) {
 func (e *Engine) accept(req uint64, w *worker, j *Join) {
 	if w.nonce == 0 {
 		e.joins++
-		w.nonce, w.number, w.restart = j.Nonce, e.joins, j.Restart
+		w.nonce, w.number, w.restart, w.process = j.Nonce, e.joins, j.Restart, j.process()
 		if w.sub != nil && int32(j.Slots) < w.slots { // it has fewer than it was given room for
 			e.fleet.Give(int(w.task), int64(w.slots)-int64(j.Slots))
 			w.slots = int32(j.Slots)
@@ -211,6 +256,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 			w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
 		}
 		w.joinedAt, w.askedAt, w.detached, w.since = e.now, e.now, e.now, e.now
+		e.givenMore(w, j)
 		if !e.proven[e.tasks[w.task].class] {
 			e.lookAt(e.now + provenAfter)
 		}
@@ -219,6 +265,9 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 		w.record = e.appended
 		e.wantCommit = true
 		e.emit(Effect{Kind: EffectWorker, Worker: &WorkerChange{ID: w.id, Node: w.node, Task: w.task}})
+	}
+	if w.until == 0 && j.Left > 0 {
+		w.until = e.now + j.Left
 	}
 	w.heard = e.now
 	e.recount(w)

@@ -26,6 +26,7 @@ type lease struct {
 	told     bool // its worker has been sent it
 	recalled bool // asked back
 	doubtful bool // its worker came back without naming it
+	taken    bool // taken away from its worker, which may still be at it
 	whole    bool // its worker has had no other before
 	began    time.Duration
 

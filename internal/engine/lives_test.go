@@ -42,6 +42,7 @@ type lives struct {
 	tags      map[string]uint64 // epoch in which a submission was made
 	leases    map[scheduler.Lease]bool
 	failures  map[blockKey]int
+	slots     int // of a worker, if there is work for so many
 	committed int // records of this life
 
 	// Of this life:
@@ -58,14 +59,17 @@ type lives struct {
 // A proc is a process of the launcher.
 type proc struct {
 	at      launcher.Worker
+	slots   int
 	nonce   uint64
 	session SessionID
 	number  uint64
 	seq     uint64
+	open    int // requests without an answer
 	going   bool
-	away    bool // it has survived a coordinator and has not come back
-	deaf    bool // the next welcome is lost on its way
-	held    []inHand
+	away    bool              // it has survived a coordinator and has not come back
+	deaf    bool              // the next welcome is lost on its way
+	held    []inHand          // oldest first; those beyond its slots have not started
+	wanted  []scheduler.Lease // it is asked to give these back, if they have not started
 	unacked []result
 }
 
@@ -83,9 +87,9 @@ type result struct {
 }
 
 func newLives(t *rapid.T) *lives {
-	s := &lives{t: t, seed: rapid.Uint64().Draw(t, "seed"), job: testJob(), tags: map[string]uint64{}, launcher: localProperties()}
+	s := &lives{t: t, seed: rapid.Uint64().Draw(t, "seed"), job: testJob(), tags: map[string]uint64{}, launcher: localProperties(), slots: rapid.IntRange(1, 3).Draw(t, "slots")}
 	for i := range rapid.IntRange(1, 3).Draw(t, "tasks") {
-		task := job.Task{ID: fmt.Sprint("t", i), Slots: 1, MaxRetries: 2, MaxLost: 10_000, MaxWorkerRestarts: 10_000, Requires: cpus(1),
+		task := job.Task{ID: fmt.Sprint("t", i), Slots: s.slots, MaxRetries: 2, MaxLost: 10_000, MaxWorkerRestarts: 10_000, Requires: cpus(1),
 			Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(nil, rapid.Int64Range(1, 8).Draw(t, "blocks"))}
 		if i > 0 && rapid.Bool().Draw(t, "edge") {
 			task.After = []string{fmt.Sprint("t", i-1)}
@@ -106,7 +110,7 @@ func (s *lives) fate(b blockKey) (fails int, end scheduler.Outcome) {
 // begin begins a life with what the journal says, with results that had not been delivered, and with the processes that have survived.
 func (s *lives) begin(undelivered []Record, survivors []*proc) {
 	s.epoch++
-	*s = lives{t: s.t, seed: s.seed, job: s.job, launcher: s.launcher, epoch: s.epoch, journal: s.journal, tags: s.tags, leases: map[scheduler.Lease]bool{}, failures: map[blockKey]int{}}
+	*s = lives{t: s.t, seed: s.seed, job: s.job, launcher: s.launcher, slots: s.slots, epoch: s.epoch, journal: s.journal, tags: s.tags, leases: map[scheduler.Lease]bool{}, failures: map[blockKey]int{}}
 	p, err := s.job.Pipeline()
 	if err != nil {
 		s.t.Fatal(err)
@@ -149,12 +153,12 @@ func (s *lives) begin(undelivered []Record, survivors []*proc) {
 			ends++
 		}
 	}
-	cfg := Config{Job: s.job, Pipeline: p, Epoch: s.epoch, Budget: cpus(3), Node: "here", Launcher: s.launcher, Recovered: recovered}
+	cfg := Config{Job: s.job, Pipeline: p, Epoch: s.epoch, Budget: cpus(float64(max(3, s.slots+1))), Node: "here", Launcher: s.launcher, Recovered: recovered}
 	if s.epoch > 1 {
 		cfg.Past = past
 		for _, p := range survivors {
 			if slices.ContainsFunc(past.Live(), func(w PastWorker) bool { return w.ID == p.at.String() && w.Nonce == p.nonce }) { // others are ended
-				p.session, p.number, p.away, p.going = 0, 0, true, false
+				p.session, p.number, p.open, p.wanted, p.away, p.going = 0, 0, 0, nil, true, false
 				s.procs = append(s.procs, p)
 				cfg.Left = append(cfg.Left, p.at)
 			}
@@ -236,15 +240,19 @@ func (s *lives) effect(f *Effect) {
 			s.t.Fatalf("submission %s is made before it is durable", f.Submit.Tag)
 		}
 		for i := range f.Submit.Count {
-			s.procs = append(s.procs, &proc{at: launcher.Worker{Tag: f.Submit.Tag, Element: i}, nonce: s.epoch<<32 | uint64(len(s.procs)+1)})
+			s.procs = append(s.procs, &proc{at: launcher.Worker{Tag: f.Submit.Tag, Element: i}, slots: f.Submit.Slots, nonce: s.epoch<<32 | uint64(len(s.procs)+1)})
 		}
 	case EffectWelcome:
 		s.welcome(s.of(f.Session), f)
 	case EffectAcknowledge:
 		p := s.of(f.Session)
 		p.unacked = slices.DeleteFunc(p.unacked, func(r result) bool { return r.seq <= f.Seq })
+	case EffectRecall:
+		p := s.of(f.Session)
+		p.wanted = append(p.wanted, f.Leases...)
 	case EffectBlocks:
 		p := s.of(f.Session)
+		p.open--
 		for _, h := range f.Handouts {
 			for _, q := range s.procs {
 				if q.away {
@@ -322,11 +330,13 @@ func (s *lives) step(wild bool) {
 		s.comesBack(p)
 	case p.session == 0:
 		s.apply(Event{Kind: EventSubmitted, Tag: p.at.Tag})
-		s.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: p.at.Tag, Element: p.at.Element, Nonce: p.nonce, Slots: 1, Node: "here"}})
+		s.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: p.at.Tag, Element: p.at.Element, Nonce: p.nonce, Slots: p.slots, Node: "here"}})
 		s.session++
 		p.session = s.session
 		s.apply(Event{Kind: EventAttach, Session: p.session, Worker: p.at.String(), Nonce: p.nonce})
 		s.ask(p)
+	case len(p.wanted) > 0:
+		s.givesBack(p)
 	case len(p.held) > 0:
 		s.endsBlock(p)
 	default:
@@ -335,10 +345,25 @@ func (s *lives) step(wild bool) {
 	}
 }
 
+// ask asks for blocks for each slot that has none.
 func (s *lives) ask(p *proc) {
-	if !p.going && !s.finished {
+	for p.session != 0 && len(p.held)+p.open < p.slots && !p.going && !s.finished {
 		p.number++
-		s.apply(Event{Kind: EventAcquire, Session: p.session, Request: p.number, N: 1})
+		p.open++
+		s.apply(Event{Kind: EventAcquire, Session: p.session, Request: p.number, N: rapid.Int32Range(1, 3).Draw(s.t, "asks for")})
+	}
+}
+
+// givesBack returns blocks that have not started.
+func (s *lives) givesBack(p *proc) {
+	wanted := p.wanted
+	p.wanted = nil
+	for i := len(p.held) - 1; i >= p.slots; i-- {
+		if h := p.held[i]; slices.Contains(wanted, h.Lease) {
+			p.held = slices.Delete(p.held, i, i+1)
+			p.seq++
+			s.apply(Event{Kind: EventRelease, Session: p.session, Seq: p.seq, Epoch: h.epoch, Lease: h.Lease, Outcome: scheduler.Recalled})
+		}
 	}
 }
 
@@ -365,10 +390,11 @@ func (s *lives) endsBlock(p *proc) {
 	s.ask(p)
 }
 
-// finish ends the block that a worker runs.
+// finish ends a block that a worker runs.
 func (s *lives) finish(p *proc) {
-	h := p.held[0]
-	p.held = p.held[1:]
+	i := rapid.IntRange(0, min(len(p.held), p.slots)-1).Draw(s.t, "slot")
+	h := p.held[i]
+	p.held = slices.Delete(p.held, i, i+1)
 	p.seq++
 	p.unacked = append(p.unacked, result{h, p.seq, s.outcome(h.Handout)})
 }
@@ -390,7 +416,7 @@ func (p *proc) hasResult(task int32, block int64) bool {
 
 // comesBack has a process that has survived a coordinator come to the next one: with all that it has, as the worker does it.
 func (s *lives) comesBack(p *proc) {
-	s.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: p.at.Tag, Element: p.at.Element, Nonce: p.nonce, Slots: 1, Node: "here"}})
+	s.apply(Event{Kind: EventJoin, Request: 1, Join: &Join{Tag: p.at.Tag, Element: p.at.Element, Nonce: p.nonce, Slots: p.slots, Node: "here"}})
 	var held []Held
 	for i, r := range p.unacked {
 		again := p.has(r.Task, r.Block) || slices.ContainsFunc(p.unacked[i+1:], func(o result) bool { return o.Task == r.Task && o.Block == r.Block })
@@ -407,7 +433,7 @@ func (s *lives) comesBack(p *proc) {
 	s.apply(Event{Kind: EventAttach, Session: p.session, Worker: p.at.String(), Nonce: p.nonce, Held: held})
 	if p.deaf && !s.finished {
 		s.apply(Event{Kind: EventDetach, Session: p.session})
-		p.session, p.deaf = 0, false
+		p.session, p.deaf, p.open, p.wanted = 0, false, 0, nil
 		return
 	}
 	for _, r := range slices.Clone(p.unacked) {
@@ -491,7 +517,7 @@ func (s *lives) cut() {
 			survivors = append(survivors, p)
 			continue
 		}
-		for _, h := range p.held {
+		for _, h := range p.held[:min(len(p.held), p.slots)] {
 			if o := s.outcome(h.Handout); o <= scheduler.Skipped && rapid.Bool().Draw(s.t, "outbox") {
 				undelivered = append(undelivered, Record{Kind: RecordEnd, ID: p.at.String(), Nonce: p.nonce, Task: h.Task, Block: h.Block, Lease: uint64(h.Lease), Attempt: h.Attempt, Outcome: uint8(o)})
 			}

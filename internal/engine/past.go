@@ -306,7 +306,7 @@ func (p *Past) Number(id string, nonce uint64) uint32 { return p.numbers[workerN
 // NextNumber is one that no worker has had.
 func (p *Past) NextNumber() uint32 { return p.last + 1 }
 
-// Live lists the workers that had joined in the last epoch, and were not seen to end.
+// Live lists the workers that had joined, in whatever epoch, and were not seen to end.
 func (p *Past) Live() []PastWorker {
 	var live []PastWorker
 	for _, w := range p.order {

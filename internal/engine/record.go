@@ -227,22 +227,31 @@ func (r *Record) Append(dst []byte) []byte {
 // DecodeRecord reads a record. It is an error if the bytes are of another version, of an unknown kind, too few or too many.
 func DecodeRecord(b []byte) (Record, error) {
 	var r Record
+	if err := r.Decode(b); err != nil {
+		return Record{}, err
+	}
+	return r, nil
+}
+
+// Decode is DecodeRecord into memory that is there already: a journal has many millions. Of a record that is an error nothing is to be used.
+func (r *Record) Decode(b []byte) error {
+	*r = Record{}
 	if len(b) < 2 {
-		return r, fmt.Errorf("a record of %d bytes: it needs at least 2", len(b))
+		return fmt.Errorf("a record of %d bytes: it needs at least 2", len(b))
 	}
 	if b[0] != RecordVersion {
-		return r, fmt.Errorf("a record of version %d: this program reads version %d", b[0], RecordVersion)
+		return fmt.Errorf("a record of version %d: this program reads version %d", b[0], RecordVersion)
 	}
 	r.Kind = RecordKind(b[1])
 	c := coder{buf: b[2:], reading: true}
 	if !r.fields(&c) {
-		return Record{}, fmt.Errorf("a record of the unknown kind %d", b[1])
+		return fmt.Errorf("a record of the unknown kind %d", b[1])
 	}
 	if c.err == nil && len(c.buf) > 0 {
 		c.err = fmt.Errorf("%d bytes too many", len(c.buf))
 	}
 	if c.err != nil {
-		return Record{}, fmt.Errorf("a record of kind %d: %w", b[1], c.err)
+		return fmt.Errorf("a record of kind %d: %w", b[1], c.err)
 	}
-	return r, nil
+	return nil
 }

@@ -100,8 +100,8 @@ func (e *Engine) holdsBack() bool {
 	return e.committed < e.salvaged || len(e.away) > 0 || len(e.held) > 0
 }
 
-// waitsFor says whom blocks wait for.
-func (e *Engine) waitsFor() string {
+// waitsFor says whom something waits for: "blocks wait".
+func (e *Engine) waitsFor(what string) string {
 	var id, node string
 	var until time.Duration
 	if len(e.away) > 0 {
@@ -114,8 +114,8 @@ func (e *Engine) waitsFor() string {
 	if n := len(e.away) + len(e.held) - 1; n > 0 {
 		others = fmt.Sprintf(" (and %s)", units.Plural(int64(n), "other"))
 	}
-	return fmt.Sprintf("worker %s on %s%s served the coordinator before, and may still run a block; blocks wait for it to come back, or %s",
-		id, orUnknown(node), others, units.Duration(max(until-e.now, 0).Round(time.Second)))
+	return fmt.Sprintf("worker %s on %s%s served the coordinator before, and may still run a block; %s for it to come back, or %s",
+		id, orUnknown(node), others, what, units.Duration(max(until-e.now, 0).Round(time.Second)))
 }
 
 // claim gives a worker the lease of a block that it has had since an earlier epoch; nil if the block has ended, or is or was another's

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"example.org/daisy/internal/job"
 	"example.org/daisy/launcher"
@@ -118,5 +120,123 @@ func TestTheNameOfAWorkerThatIsAway(t *testing.T) {
 		if got[uint64(request)] != want {
 			t.Errorf("join %d: %s, want %s", request, got[uint64(request)], want)
 		}
+	}
+}
+
+// resumedWith is an engine of a run that goes on, in which one worker that came by itself to node "there" has not come back. apply takes
+// events in after so many whole seconds.
+func resumedWith(t *testing.T, more ...Record) (e *Engine, apply func(at time.Duration, events ...Event) []Effect) {
+	t.Helper()
+	j := testJob()
+	j.Tasks = []job.Task{{ID: "a", Slots: 1, MaxLost: 3, MaxWorkerRestarts: 10, Requires: cpus(1), Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(t, 3)}}
+	p, err := j.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := NewPast(p)
+	for _, r := range append([]Record{
+		{Kind: RecordStart, Epoch: 1, Tasks: []TaskRecord{TaskRecordOf(&p.Tasks()[0])}},
+		{Kind: RecordJoin, Worker: 1, ID: "box", Nonce: 7, Count: 1, Text: "there"},
+		{Kind: RecordMark, Block: 3},
+	}, more...) {
+		if _, _, err := past.Add(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e, err = New(Config{Job: j, Pipeline: p, Epoch: 2, Unlimited: true, External: true, Past: past, Node: "here"}); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Duration(0)
+	return e, func(at time.Duration, events ...Event) []Effect {
+		var fx Effects
+		for ; now < at; now += time.Second { // a longer step would be a stall
+			e.Apply(now, &Event{Kind: EventTick}, &fx)
+		}
+		e.ApplyAll(now, events, &fx)
+		return fx.List
+	}
+}
+
+// comesBack is what a worker with one block of an earlier epoch says.
+func comesBack(session SessionID) []Event {
+	return []Event{
+		{Kind: EventJoin, Request: 1, Join: &Join{Name: "box", Nonce: 7, Slots: 1, Node: "there"}},
+		{Kind: EventAttach, Session: session, Worker: "box", Nonce: 7, Held: []Held{{Epoch: 1, Lease: 5, Block: 0, Attempt: 1}}},
+	}
+}
+
+func has(list []Effect, kind EffectKind) bool {
+	return slices.ContainsFunc(list, func(f Effect) bool { return f.Kind == kind })
+}
+
+func TestAWorkerThatIsAwayAndToldToGoIsWaitedForNoLongerThanOthers(t *testing.T) {
+	e, apply := resumedWith(t)
+	apply(0, Event{Kind: EventTick}, Event{Kind: EventExclude, Exclude: &Exclusion{Node: "there", By: "anna"}})
+	apply(time.Second, Event{Kind: EventJoin, Request: 1, Join: &Join{Name: "other", Nonce: 8, Slots: 1, Node: "elsewhere"}},
+		Event{Kind: EventAttach, Session: 1, Worker: "other", Nonce: 8}, Event{Kind: EventAcquire, Session: 1, Request: 1, N: 1})
+	apply(time.Second, Event{Kind: EventCommitted, UpTo: 1 << 60})
+	beat := Event{Kind: EventHeartbeat, Session: 1}
+	for at := time.Second; at < e.abandonAfter(); at += time.Second {
+		if fx := apply(at, beat); has(fx, EffectBlocks) {
+			t.Fatalf("after %v a block is handed out, which the other worker may run", at)
+		}
+	}
+	if fx := apply(e.abandonAfter()+time.Second, beat); !has(fx, EffectBlocks) {
+		t.Error("the other worker is waited for without end")
+	}
+}
+
+func TestAWorkerOfAnExcludedNodeThatComesBackIsToldToGo(t *testing.T) {
+	for _, when := range []string{"before the resume", "after it"} {
+		t.Run(when, func(t *testing.T) {
+			var more []Record
+			events := []Event{{Kind: EventTick}}
+			if when == "before the resume" {
+				more = append(more, Record{Kind: RecordExclude, Final: true, ID: "there", Tail: "anna"})
+			} else {
+				events = append(events, Event{Kind: EventExclude, Exclude: &Exclusion{Node: "there", By: "anna"}})
+			}
+			e, apply := resumedWith(t, more...)
+			apply(0, events...)
+			fx := apply(2*e.cfg.Job.Grace, comesBack(1)...)
+			if !has(fx, EffectWelcome) || !has(fx, EffectDrain) {
+				t.Fatalf("%v", fx)
+			}
+			if s := e.sched.Block(0, 0); s != scheduler.BlockLeased {
+				t.Errorf("its block is %v: it may end it", s)
+			}
+		})
+	}
+}
+
+func TestADrainWaitsForWhoIsAway(t *testing.T) {
+	e, apply := resumedWith(t)
+	fx := apply(0, Event{Kind: EventTick}, Event{Kind: EventStop, Stop: StopDrain, Text: "anna"})
+	want := "anna; worker box on there served the coordinator before, and may still run a block; the end waits for it to come back, or 2m00s"
+	if got := e.waits(0); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	fx = append(fx, apply(time.Second, comesBack(1)...)...)
+	if has(fx, EffectTaskEnded) || !has(fx, EffectDrain) {
+		t.Fatalf("%v", fx)
+	}
+	var lease scheduler.Lease
+	for _, f := range fx {
+		for _, k := range f.Kept {
+			lease = k.Now
+		}
+	}
+	apply(2*time.Second, Event{Kind: EventRelease, Session: 1, Seq: 1, Epoch: 2, Lease: lease, Outcome: scheduler.Success})
+	apply(2*time.Second, Event{Kind: EventCommitted, UpTo: 1 << 60})
+	if n := e.sched.Tally(0).Success; n != 1 {
+		t.Errorf("%d blocks succeeded: the one that ran was to end", n)
+	}
+}
+
+func TestADrainEndsWithoutWhoDoesNotComeBack(t *testing.T) {
+	e, apply := resumedWith(t)
+	apply(0, Event{Kind: EventTick}, Event{Kind: EventStop, Stop: StopDrain, Text: "anna"})
+	if fx := apply(e.abandonAfter()+time.Second, Event{Kind: EventTick}); !has(fx, EffectTaskEnded) {
+		t.Errorf("%v", fx)
 	}
 }

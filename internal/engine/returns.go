@@ -119,7 +119,7 @@ func (e *Engine) endLease(l *lease, end scheduler.Ending, use Use, f *Failure) {
 	case scheduler.Lost:
 		blamed = !end.Blameless
 	}
-	end.Hold = blamed && t.spec.RetryBackoff > 0 && e.phase == running
+	end.Hold = (blamed && t.spec.RetryBackoff > 0 || l.taken) && e.phase == running
 	verdict := e.sched.Release(l.handout.Lease, end)
 	if verdict == scheduler.Stale || end.Outcome == scheduler.Recalled {
 		e.freeLease(l)
@@ -141,7 +141,7 @@ func (e *Engine) endLease(l *lease, end scheduler.Ending, use Use, f *Failure) {
 	e.attempt(l, end.Outcome, verdict, f)
 	switch verdict {
 	case scheduler.Held:
-		e.holdRetry(l.handout, t.spec.RetryBackoff)
+		e.holdRetry(l, t.spec.RetryBackoff)
 	case scheduler.FailedForGood:
 		e.failedForGood(l, end.Outcome, f)
 	}

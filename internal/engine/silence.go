@@ -103,7 +103,8 @@ func (e *Engine) inspect(w *worker) time.Duration {
 			return next
 		}
 	}
-	if (w.told != notTold || w.leaving) && w.held == 0 && due(w.toldAt+e.goneWithin(w)) {
+	// Who is away may run a block of which it has not told.
+	if (w.told != notTold || w.leaving) && w.held == 0 && !w.away && due(w.toldAt+e.goneWithin(w)) {
 		e.kill(w)
 		return next
 	}
@@ -153,6 +154,9 @@ func (e *Engine) idleTimeout() time.Duration {
 func (e *Engine) giveUp(w *worker) {
 	e.notice("worker %s on %s has been silent for %s: its blocks go out again", w.id, orUnknown(w.node), units.Duration((e.now - w.heard).Round(time.Second)))
 	e.back(w)
+	for l := w.first; l != nil && w.launched() && e.cfg.Launcher.Local; l = l.next {
+		l.taken = l.state == started // it is about to be killed, and until then what runs may write
+	}
 	e.reclaim(w, scheduler.Ending{Outcome: scheduler.Lost, Blameless: true})
 	if !w.launched() {
 		e.endWorker(w, "lost")

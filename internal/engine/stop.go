@@ -138,8 +138,8 @@ func (e *Engine) progress() bool {
 			return true
 		}
 	case stoppingRun:
-		if e.inHands > 0 && patience || e.results > 0 && !e.stop.broken {
-			return false // blocks may return; results become durable in a moment
+		if (e.inHands > 0 || len(e.away) > 0) && patience || e.results > 0 && !e.stop.broken {
+			return false // blocks may return, those of workers that are away too; results become durable in a moment
 		}
 		e.abandonAll()
 		e.sayLeave()

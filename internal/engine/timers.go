@@ -9,8 +9,12 @@ import (
 )
 
 const (
-	// timeoutSlack is how much later than the worker's own timer the engine's fires, for workers that cannot.
-	timeoutSlack = 5 * time.Second
+	// timeoutSlack is how much later than the worker's own timer the engine's fires, for workers that cannot. A worker that can may need
+	// 5 s for user code that does not heed SIGTERM, and a second for what that has left behind: until then it still writes.
+	timeoutSlack = 10 * time.Second
+	// endsWithin is for how long a block that was taken away is kept back: its worker, if it lives, may need 5 s and a second more to end
+	// it, and is killed after answerWithin if it is silent. Before that, the code of two attempts could write at the same time.
+	endsWithin = 8 * time.Second
 	// A wake-up that comes later than this was a stall of the coordinator.
 	stallAfter = time.Second
 	// longestBackoff bounds the doubling of retry_backoff.
@@ -57,6 +61,7 @@ func (e *Engine) timeOut(l *lease) {
 		e.lookAt(w.answer)
 	}
 	why := fmt.Sprintf("timed out after %s, and its worker %s did not end it", units.Duration(e.tasks[l.handout.Task].spec.Timeout), w.id)
+	l.taken = true
 	e.endLease(l, scheduler.Ending{Outcome: scheduler.TimedOut}, Use{}, &Failure{Message: why})
 	e.recount(w)
 }
@@ -97,8 +102,15 @@ type heldRetry struct {
 
 // holdRetry keeps a block back: the pause doubles with each attempt, and half of it is jitter, so that blocks that failed
 // together do not come back together.
-func (e *Engine) holdRetry(h scheduler.Handout, base time.Duration) {
-	e.retries.push(heldRetry{at: e.now + backoff(base, h), task: h.Task, block: h.Block})
+func (e *Engine) holdRetry(l *lease, base time.Duration) {
+	h, pause := l.handout, time.Duration(0)
+	if base > 0 {
+		pause = backoff(base, h)
+	}
+	if l.taken {
+		pause = max(pause, endsWithin)
+	}
+	e.retries.push(heldRetry{at: e.now + pause, task: h.Task, block: h.Block})
 }
 
 // backoff is the pause after an attempt: base × 2^(attempt-1), at most × 64, less up to half of it.

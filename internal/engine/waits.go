@@ -16,11 +16,13 @@ func (e *Engine) waits(i int) string {
 	if e.sched.State(i) != scheduler.Running {
 		return ""
 	}
-	if e.phase != running {
+	switch {
+	case e.phase == stoppingRun && len(e.away) > 0:
+		return e.why + "; " + e.waitsFor("the end waits")
+	case e.phase != running:
 		return e.why
-	}
-	if len(e.away)+len(e.held) > 0 {
-		return e.waitsFor()
+	case len(e.away)+len(e.held) > 0:
+		return e.waitsFor("blocks wait")
 	}
 	tally := e.sched.Tally(i)
 	var parts []string

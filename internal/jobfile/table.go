@@ -176,6 +176,10 @@ func (t table) file(key string) (string, bool) {
 		t.fail(key, "empty; allowed is a path, relative to the job file")
 		return "", false
 	}
+	if ok && strings.IndexByte(s, 0) >= 0 {
+		t.fail(key, "it has a NUL character, which no path can hold")
+		return "", false
+	}
 	if !ok {
 		return "", false
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"example.org/daisy/internal/array"
 	"example.org/daisy/internal/job"
@@ -42,6 +43,10 @@ func (l *loader) readTask(at int, m map[string]any, n *node) {
 			value, isText := env.m[name].(string)
 			if k := env.n.key(name); !isText && k != nil && k.bare != "" {
 				value, isText = k.bare, true // --set task.a.env.X=5 means the text
+			}
+			if strings.Contains(name, "=") { // it would set the variable before the first one
+				env.fail(name, "%q is not the name of a variable; allowed are letters, digits and \"_\", not beginning with a digit", name)
+				continue
 			}
 			if !isText {
 				env.fail(name, "found %s, wanted a string; write %s = \"%v\"", found(env.m[name]), name, env.m[name])

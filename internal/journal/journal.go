@@ -294,6 +294,9 @@ func withPath(op, path string, err error) error {
 // Dir is where the segments are.
 func (j *Journal) Dir() string { return j.dir }
 
+// SegmentBytes is the size at which a segment is followed by a new one.
+func (j *Journal) SegmentBytes() int64 { return j.maxBytes }
+
 // Waiting is the number of bytes that the next Commit writes.
 func (j *Journal) Waiting() int64 {
 	j.commit.Lock()

@@ -32,6 +32,9 @@ type Closed struct {
 	bytes   int64    // in the segments before it
 }
 
+// Bytes is the size of the segments before it that no snapshot stands for.
+func (c Closed) Bytes() int64 { return c.bytes }
+
 // Closed is the end of the last segment that is full.
 func (j *Journal) Closed() Closed {
 	j.commit.Lock()

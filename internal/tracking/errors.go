@@ -48,9 +48,14 @@ type LockedError struct {
 	PID   int
 	Since time.Time
 	held  bool // by flock, not by the file's being there
+	own   bool // the other is a coordinator of the same run, of an earlier epoch
 }
 
 func (e *LockedError) Error() string {
+	if e.own && e.held {
+		return fmt.Sprintf("tracking %s is still being written by the coordinator before of this same run (pid %d on %s, since %s), which has not ended, or is stopped: end it there (kill -9 %d), then resume again",
+			e.Path, e.PID, e.Host, e.Since.Format(time.RFC3339), e.PID)
+	}
 	who := "another run"
 	if e.Host != "" {
 		who = fmt.Sprintf("another run (pid %d on %s, since %s)", e.PID, e.Host, e.Since.Format(time.RFC3339))

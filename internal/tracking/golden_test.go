@@ -150,9 +150,9 @@ func snapshot(t *testing.T, dir string) map[string][]byte {
 	return files
 }
 
-func mustOpen(t testing.TB, dir string, g *geom.Grid) *Store {
+func mustOpen(t testing.TB, dir string, g *geom.Grid, options ...Option) *Store {
 	t.Helper()
-	s, err := Open(dir, g)
+	s, err := Open(dir, g, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

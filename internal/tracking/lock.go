@@ -45,7 +45,8 @@ func lockGroup(dir, run string, flock func(*os.File) error) (*groupLock, error) 
 		return l, l.write(run)
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		defer f.Close()
-		locked, _ := lockedError(dir, path, f, true)
+		locked, owner := lockedError(dir, path, f, true)
+		locked.own = run != "" && owner.Run == run
 		return nil, locked
 	case errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.EOPNOTSUPP):
 		_ = f.Close()

@@ -35,6 +35,8 @@ type Store struct {
 
 	flushing sync.Mutex // one Flush at a time; guards changed
 	changed  bool       // since the last Sync
+
+	syncing sync.Mutex // one Sync at a time; taken before flushing
 }
 
 // failureChange is what happens to a cell of failures: set to a value first, if set, then added to.
@@ -432,22 +434,32 @@ func (s *Store) Unwritten() int64 {
 	return n
 }
 
-// Sync flushes, then makes what was written durable.
+// Sync flushes, then makes what was written durable. A Flush meanwhile does not wait for that.
 func (s *Store) Sync() error {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
 	if err := s.Flush(); err != nil {
 		return err
 	}
 	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	if !s.changed {
+	changed := s.changed
+	s.changed = false
+	var files []arrayFile // as they are now: a Flush may make others
+	for _, a := range s.all() {
+		files = append(files, *a)
+	}
+	s.flushing.Unlock()
+	if !changed {
 		return nil
 	}
-	for _, a := range s.all() {
-		if err := a.sync(); err != nil {
+	for i := range files {
+		if err := files[i].sync(); err != nil {
+			s.flushing.Lock()
+			s.changed = true
+			s.flushing.Unlock()
 			return err
 		}
 	}
-	s.changed = false
 	return nil
 }
 

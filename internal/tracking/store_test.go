@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"example.org/daisy/geom"
 	"github.com/google/go-cmp/cmp"
@@ -207,6 +208,17 @@ func TestTwoRunsDoNotWriteOneGroup(t *testing.T) {
 			}
 			mustClose(t, s)
 		})
+	}
+}
+
+func TestTheFormerCoordinatorOfARunThatStillWritesIsNotCalledAnotherRun(t *testing.T) {
+	g := mustGrid(t, lineSpec(50, 10, 0, 0))
+	dir := filepath.Join(t.TempDir(), "f")
+	mustOpen(t, dir, g, ForRun("r1"))
+	for run, want := range map[string]string{"r1": fmt.Sprintf("end it there (kill -9 %d), then resume again", os.Getpid()), "r2": "another run"} {
+		if _, err := Open(dir, g, ForRun(run)); !errors.As(err, new(*LockedError)) || !strings.Contains(err.Error(), want) {
+			t.Errorf("run %s: %v", run, err)
+		}
 	}
 }
 
@@ -605,4 +617,77 @@ func BenchmarkFlush(b *testing.B) {
 		}
 	}
 	b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "marks/s")
+}
+
+// A syncedFile has its bytes made durable by a function.
+type syncedFile struct {
+	File
+	sync func(f File) error
+}
+
+func (f syncedFile) Sync() error { return f.sync(f.File) }
+
+// syncedBy has a function make the bytes of both arrays of a store durable.
+func syncedBy(s *Store, sync func(f File) error) {
+	for _, a := range s.all() {
+		a.file = syncedFile{a.file, sync}
+	}
+}
+
+// A disk may take long to make durable what was written, and whoever writes marks also writes the journal.
+func TestAFlushDoesNotWaitForASync(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, mustGrid(t, lineSpec(100, 10, 0, 0)))
+	defer s.Close()
+	began, goOn := make(chan struct{}, 1), make(chan struct{})
+	syncedBy(s, func(f File) error {
+		select {
+		case began <- struct{}{}:
+		default:
+		}
+		<-goOn
+		return f.Sync()
+	})
+	s.MarkDone(1)
+	synced, flushed := make(chan error, 1), make(chan error, 1)
+	go func() { synced <- s.Sync() }()
+	<-began
+	s.MarkDone(2)
+	go func() { flushed <- s.Flush() }()
+	select {
+	case err := <-flushed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the flush waits for the disk")
+	}
+	close(goOn)
+	if err := <-synced; err != nil {
+		t.Error(err)
+	}
+	if got := doneBlocks(t, s); !slices.Equal(got, []int64{1, 2}) {
+		t.Errorf("done are %v", got)
+	}
+}
+
+func TestWhatCouldNotBeMadeDurableIsTriedAgain(t *testing.T) {
+	s := mustOpen(t, t.TempDir(), mustGrid(t, lineSpec(100, 10, 0, 0)))
+	defer s.Close()
+	var syncs int
+	fault := errors.New("no")
+	syncedBy(s, func(File) error { syncs++; return fault })
+	s.MarkDone(1)
+	if err := s.Sync(); !errors.Is(err, fault) {
+		t.Errorf("got %v", err)
+	}
+	fault = nil
+	for range 2 {
+		if err := s.Sync(); err != nil {
+			t.Error(err)
+		}
+	}
+	if syncs != 3 { // one that fails, and one of each array that there is
+		t.Errorf("%d syncs, want 3", syncs)
+	}
 }

@@ -245,6 +245,20 @@ func DecodeLeaving(payload []byte) (Leaving, error) {
 	return m, d.end()
 }
 
+// AppendEnding appends the frame of m to dst.
+func AppendEnding(dst []byte, m Ending) []byte {
+	dst, at := begin(dst, KindEnding)
+	dst = appendInt(dst, m.LeftNanos)
+	return end(dst, at)
+}
+
+// DecodeEnding reads the payload of an Ending.
+func DecodeEnding(payload []byte) (Ending, error) {
+	d := decoder{rest: payload}
+	m := Ending{LeftNanos: d.int()}
+	return m, d.end()
+}
+
 // AppendWelcome appends the frame of m to dst.
 func AppendWelcome(dst []byte, m Welcome) []byte {
 	dst, at := begin(dst, KindWelcome)

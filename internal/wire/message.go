@@ -14,6 +14,7 @@ const (
 	// KindHeartbeat goes both ways and has no payload.
 	KindHeartbeat
 	KindLeaving
+	KindEnding
 )
 
 // Coordinator to worker.
@@ -42,6 +43,8 @@ func (k Kind) String() string {
 		return "Heartbeat"
 	case KindLeaving:
 		return "Leaving"
+	case KindEnding:
+		return "Ending"
 	case KindWelcome:
 		return "Welcome"
 	case KindBlocks:
@@ -146,6 +149,11 @@ type Release struct {
 type Leaving struct {
 	Reason  LeaveReason
 	Message string
+}
+
+// Ending says for how long the worker's batch system lets it run, where it was told that its end is near.
+type Ending struct {
+	LeftNanos int64
 }
 
 // Welcome answers Hello. Gone are the leases of Hello.Held that are no longer the worker's own: it kills their blocks. Kept are those

@@ -47,6 +47,7 @@ func forms() []form {
 		},
 		{KindHeartbeat, AppendHeartbeat(nil), "", func(p []byte) ([]byte, error) { return AppendHeartbeat(nil), DecodeHeartbeat(p) }},
 		{KindLeaving, AppendLeaving(nil, Leaving{LeaveSignal, "x"}), "010178", reshape(DecodeLeaving, AppendLeaving)},
+		{KindEnding, AppendEnding(nil, Ending{300}), "d804", reshape(DecodeEnding, AppendEnding)},
 		{KindWelcome, AppendWelcome(nil, Welcome{2, []uint64{9, 1000}, []Kept{{1, 7, 300, 1}}}), "020209e807010107ac0201", reshape(DecodeWelcome, AppendWelcome)},
 		{KindBlocks, AppendBlocks(nil, Blocks{1, 2, []Grant{{300, 0, 1}, {301, 1 << 40, 2}}}), "010202ac020001ad0280808080802002", reshape(decodeBlocks, AppendBlocks)},
 		{KindAcknowledged, AppendAcknowledged(nil, Acknowledged{6}), "06", reshape(DecodeAcknowledged, AppendAcknowledged)},
@@ -87,8 +88,8 @@ func TestAReleaseSaysWhatWasReadAndWrittenWhereThatIsKnown(t *testing.T) {
 }
 
 func TestKindsAreNumberedForGood(t *testing.T) {
-	got := []Kind{KindHello, KindAcquire, KindRelease, KindHeartbeat, KindLeaving, KindWelcome, KindBlocks, KindAcknowledged, KindRefused, KindRecall, KindReassign, KindDrain, KindStop, KindKillBlock}
-	want := []Kind{1, 2, 3, 4, 5, 32, 33, 34, 35, 36, 37, 38, 39, 40}
+	got := []Kind{KindHello, KindAcquire, KindRelease, KindHeartbeat, KindLeaving, KindEnding, KindWelcome, KindBlocks, KindAcknowledged, KindRefused, KindRecall, KindReassign, KindDrain, KindStop, KindKillBlock}
+	want := []Kind{1, 2, 3, 4, 5, 6, 32, 33, 34, 35, 36, 37, 38, 39, 40}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

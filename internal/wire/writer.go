@@ -26,6 +26,7 @@ var ErrClosed = errors.New("the connection was closed here")
 type Writer struct {
 	conn    net.Conn
 	raw     syscall.RawConn // nil where the connection has no descriptor of its own: TLS, net.Pipe
+	below   *Writer         // where the bytes of the connection go: TLS; else nil
 	attempt func(fd uintptr) bool
 
 	mu       sync.Mutex
@@ -55,6 +56,30 @@ func NewWriter(conn net.Conn) *Writer {
 	return w
 }
 
+// GoesTo says that the bytes of the connection itself, which is one of TLS, go to below from now on, and so need not be waited for. A
+// goroutine for each write costs more than the encryption does.
+func (w *Writer) GoesTo(below *Writer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.below = below
+}
+
+// Write takes bytes of a connection above, and starts writing them. Like all of a Writer it does not wait, and fails as Queue does.
+func (w *Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	err := w.failure
+	if err == nil {
+		w.pending = append(w.pending, p...)
+		err = w.boundLocked()
+	}
+	w.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	w.Flush()
+	return len(p), nil
+}
+
 // Send is Queue and Flush.
 func (w *Writer) Send(frame func(dst []byte) []byte) error {
 	err := w.Queue(frame)
@@ -81,6 +106,10 @@ func (w *Writer) Queue(frame func(dst []byte) []byte) error {
 		}
 		at += header + length
 	}
+	return w.boundLocked()
+}
+
+func (w *Writer) boundLocked() error {
 	if len(w.pending) > MaxPending {
 		return w.failLocked(fmt.Errorf("the peer does not read: %d bytes wait for it", len(w.pending)))
 	}
@@ -96,8 +125,13 @@ func (w *Writer) Flush() {
 	}
 	w.writing = true
 	if w.raw == nil {
+		waits := w.below == nil
 		w.mu.Unlock()
-		go w.writeAll()
+		if !waits {
+			w.writeAll()
+		} else {
+			go w.writeAll()
+		}
 		return
 	}
 	w.takeLocked()
@@ -146,14 +180,17 @@ func (w *Writer) writeAll() {
 			}
 			w.takeLocked()
 		}
-		now := time.Now()
-		renew := w.deadline.Sub(now) < WriteTimeout*3/4
-		if renew {
-			w.deadline = now.Add(WriteTimeout)
+		var renew bool
+		if w.below == nil { // else no write takes any time
+			now := time.Now()
+			if renew = w.deadline.Sub(now) < WriteTimeout*3/4; renew {
+				w.deadline = now.Add(WriteTimeout)
+			}
 		}
+		deadline := w.deadline
 		w.mu.Unlock()
 		if renew {
-			_ = w.conn.SetWriteDeadline(now.Add(WriteTimeout)) // a closed connection says so when written to
+			_ = w.conn.SetWriteDeadline(deadline) // a closed connection says so when written to
 		}
 		n, err := w.conn.Write(w.taken[w.took:])
 		w.mu.Lock()
@@ -200,12 +237,30 @@ func (w *Writer) Close() error {
 	for w.writing {
 		w.idle.Wait()
 	}
+	if below := w.below; below != nil && w.failure == nil {
+		w.mu.Unlock() // whoever queues meanwhile does not wait for the peer
+		err := below.drain()
+		w.mu.Lock()
+		if w.failure == nil && err != nil {
+			w.failure = err
+		}
+	}
 	if w.failure == nil {
 		w.failure = ErrClosed
 		return nil
 	}
 	if w.failure == ErrClosed {
 		return nil
+	}
+	return w.failure
+}
+
+// drain waits until all that came is written, or has failed.
+func (w *Writer) drain() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.writing {
+		w.idle.Wait()
 	}
 	return w.failure
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,18 +48,19 @@ type Client struct {
 	open    int   // requests of this connection without an answer
 	request uint64
 	waiting []*waiter
-	queue   []Block // handed out, not yet acquired by a slot
+	queue   queue[*heldBlock] // handed out, not yet acquired by a slot
 	batch   batch
 
-	held    map[leaseKey]heldBlock
+	held    held
 	seq     uint64
-	unacked []undelivered // in the order of their Seq
+	unacked queue[undelivered] // in the order of their Seq
 
 	leaving  bool
 	reason   wire.LeaveReason
 	farewell string
 	settled  bool
-	failure  error // why it ended, nil = told to or asked to
+	endsAt   time.Time // by the last word of its batch system; zero = none came
+	failure  error     // why it ended, nil = told to or asked to
 
 	flusher *time.Timer
 	dirty   bool // a release waits for flusher
@@ -69,29 +71,16 @@ type patience struct {
 	heartbeat, abandon, hint, grace time.Duration
 }
 
-type leaseKey struct{ epoch, lease uint64 }
-
-// A heldBlock is a block that has not been released, under the name that its hand-out had. A coordinator that has resumed the run knows
-// the hand-out under another name, which whoever runs the block need not hear of.
-type heldBlock struct {
-	block Block
-	taken bool // a slot has it
-	now   leaseKey
-	// attempt is as the coordinator counts now.
-	attempt int
-}
-
 // An undelivered is a release that the coordinator has not acknowledged.
 type undelivered struct {
 	wire.Release
-	block   Block
-	attempt int // as the coordinator counts now
+	held *heldBlock
 }
 
 // A waiter is a call of Acquire that waits.
 type waiter struct {
 	max   int
-	got   []Block
+	got   []*heldBlock
 	ready chan struct{}
 }
 
@@ -104,7 +93,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	c := &Client{
 		cfg: cfg, nonce: rand.Uint64() | 1, birth: time.Now(),
 		ended: make(chan struct{}), gone: make(chan struct{}),
-		tasks: map[uint32]*Task{}, held: map[leaseKey]heldBlock{},
+		tasks: map[uint32]*Task{},
 	}
 	// The client outlives ctx, which bounds the first join only.
 	c.life, c.end = context.WithCancel(context.Background())
@@ -119,6 +108,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	c.attach(first)
 	c.owned.Go(func() { c.serve(first) })
 	c.owned.Go(c.beat)
+	c.owned.Go(c.watchClock)
 	return c, nil
 }
 
@@ -162,6 +152,19 @@ func (c *Client) Err() error {
 // Acquire waits for 1 to max blocks. It gives ErrNoMore once the worker leaves, an *ExitError when the coordinator is gone,
 // and the context's cause when ctx ends. A block that was acquired counts as started.
 func (c *Client) Acquire(ctx context.Context, max int) ([]Block, error) {
+	got, err := c.take(ctx, max, nil)
+	if err != nil {
+		return nil, err
+	}
+	blocks := make([]Block, len(got))
+	for i, h := range got {
+		blocks[i] = h.block()
+	}
+	return blocks, nil
+}
+
+// take is Acquire, in the memory of into if that suffices.
+func (c *Client) take(ctx context.Context, max int, into []*heldBlock) ([]*heldBlock, error) {
 	if max < 1 {
 		return nil, fmt.Errorf("acquire %d blocks: at least 1 is needed", max)
 	}
@@ -173,8 +176,8 @@ func (c *Client) Acquire(ctx context.Context, max int) ([]Block, error) {
 		c.mu.Unlock()
 		return nil, err
 	}
-	if len(c.queue) > 0 {
-		got := c.takeLocked(max)
+	if c.queue.len() > 0 {
+		got := c.takeLocked(max, into)
 		flush := c.link
 		if c.batch.tiny() {
 			flush = nil // the timer or the next request takes the release along
@@ -227,17 +230,12 @@ func (c *Client) noMoreLocked() error {
 }
 
 // takeLocked takes up to max blocks from the queue, first come first.
-func (c *Client) takeLocked(max int) []Block {
-	n := min(max, len(c.queue))
-	got := make([]Block, n)
-	copy(got, c.queue)
-	clear(c.queue[:n])
-	c.queue = c.queue[n:] // appending moves it to the front again now and then; moving it at every take is quadratic
-	for i := range got {
-		key := leaseKey{got[i].Epoch, got[i].Lease}
-		h := c.held[key]
+func (c *Client) takeLocked(max int, into []*heldBlock) []*heldBlock {
+	n := min(max, c.queue.len())
+	got := append(into[:0], c.queue.list()[:n]...)
+	c.queue.drop(n)
+	for _, h := range got {
 		h.taken = true
-		c.held[key] = h
 	}
 	return got
 }
@@ -257,17 +255,18 @@ func (c *Client) askLocked() {
 
 // Release gives a block back with its result, which is sent until it is acknowledged. It leaves together with the next
 // Acquire, at the latest after a millisecond. It gives ErrReclaimed for a block that is no longer the worker's own.
-func (c *Client) Release(b Block, r Result) error {
+func (c *Client) Release(b Block, r Result) error { return c.giveBack(b.held, &r) }
+
+func (c *Client) giveBack(h *heldBlock, r *Result) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := leaseKey{b.Epoch, b.Lease}
-	if _, ours := c.held[key]; !ours {
+	if h.at < 0 {
 		return ErrReclaimed
 	}
 	if r.Outcome != wire.Recalled && r.Wall > 0 {
 		c.batch.took(r.Wall)
 	}
-	c.releaseLocked(b, r)
+	c.releaseLocked(h, r)
 	if !c.dirty {
 		c.dirty = true
 		c.flusher.Reset(flushDelay)
@@ -275,20 +274,18 @@ func (c *Client) Release(b Block, r Result) error {
 	return nil
 }
 
-func (c *Client) releaseLocked(b Block, r Result) {
-	key := leaseKey{b.Epoch, b.Lease}
-	h, ours := c.held[key]
-	if !ours {
-		h = heldBlock{now: key, attempt: b.Attempt}
-	}
-	delete(c.held, key)
+// recalled is the result of a block that nobody here has begun.
+var recalled = Result{Outcome: wire.Recalled}
+
+func (c *Client) releaseLocked(h *heldBlock, r *Result) {
+	c.held.remove(h)
 	c.seq++
 	m := wire.Release{
 		Seq: c.seq, Epoch: h.now.epoch, Lease: h.now.lease, Outcome: r.Outcome,
 		WallNanos: int64(r.Wall), CPUNanos: int64(r.CPU), PeakRSSBytes: r.PeakRSSBytes, Message: r.Message, Tail: r.Tail,
 		ReadBytes: r.IO.ReadBytes, WrittenBytes: r.IO.WrittenBytes,
 	}
-	c.unacked = append(c.unacked, undelivered{m, b, h.attempt})
+	c.unacked.add(undelivered{m, h})
 	if c.link != nil {
 		_ = c.link.out.Queue(func(dst []byte) []byte { return wire.AppendRelease(dst, m) })
 	}
@@ -313,16 +310,33 @@ func (c *Client) Leave(reason wire.LeaveReason, message string) {
 	l.flush()
 }
 
+// EndsSoon tells the coordinator when the worker's batch system will end it, so that it is given nothing that does not fit.
+func (c *Client) EndsSoon(at time.Time) {
+	c.mu.Lock()
+	c.endsAt = at
+	c.sayEndLocked()
+	l := c.link
+	c.mu.Unlock()
+	l.flush()
+}
+
+func (c *Client) sayEndLocked() {
+	if c.link != nil && !c.endsAt.IsZero() {
+		m := wire.Ending{LeftNanos: int64(max(time.Until(c.endsAt), 0))}
+		_ = c.link.out.Queue(func(dst []byte) []byte { return wire.AppendEnding(dst, m) })
+	}
+}
+
 func (c *Client) leaveLocked(reason wire.LeaveReason, message string) {
 	if c.leaving {
 		return
 	}
 	c.leaving, c.reason, c.farewell = true, reason, message
 	c.sayLeavingLocked()
-	for _, b := range c.queue {
-		c.releaseLocked(b, Result{Outcome: wire.Recalled})
+	for _, h := range c.queue.list() {
+		c.releaseLocked(h, &recalled)
 	}
-	c.queue = nil
+	c.queue.drop(c.queue.len())
 	c.wakeLocked()
 	c.settleLocked()
 }
@@ -344,7 +358,7 @@ func (c *Client) wakeLocked() {
 
 // settleLocked notices that the worker leaves and has nothing left to deliver.
 func (c *Client) settleLocked() {
-	if c.leaving && !c.settled && len(c.held) == 0 && len(c.unacked) == 0 {
+	if c.leaving && !c.settled && len(c.held) == 0 && c.unacked.len() == 0 {
 		c.settled = true
 		close(c.gone)
 	}
@@ -389,21 +403,15 @@ func (c *Client) fail(err error) {
 // forgetLocked takes away the leases that match, and gives those that slots have.
 func (c *Client) forgetLocked(match func(leaseKey) bool) []Block {
 	var taken []Block
-	for key, h := range c.held {
-		if match(h.now) {
-			delete(c.held, key)
+	for i := len(c.held) - 1; i >= 0; i-- { // removing moves only those that were looked at
+		if h := c.held[i]; match(h.now) {
+			c.held.remove(h)
 			if h.taken {
-				taken = append(taken, h.block)
+				taken = append(taken, h.block())
 			}
 		}
 	}
-	keep := c.queue[:0]
-	for _, b := range c.queue {
-		if _, ours := c.held[leaseKey{b.Epoch, b.Lease}]; ours {
-			keep = append(keep, b)
-		}
-	}
-	c.queue = keep
+	c.queue.keep(slices.DeleteFunc(c.queue.list(), func(h *heldBlock) bool { return h.at < 0 }))
 	c.settleLocked()
 	return taken
 }
@@ -427,6 +435,8 @@ func (c *Client) beat() {
 	for {
 		c.mu.Lock()
 		every := c.patience.heartbeat
+		// One that is taken over while it is stopped says nothing and closes nothing: there has to be time left to look for the next.
+		silence := min(3*every, c.patience.abandon/2)
 		c.mu.Unlock()
 		timer := time.NewTimer(every)
 		select {
@@ -444,7 +454,7 @@ func (c *Client) beat() {
 		if l == nil {
 			continue
 		}
-		if silent := c.clock() - time.Duration(c.heard.Load()); silent > 3*every {
+		if silent := c.clock() - time.Duration(c.heard.Load()); silent > silence {
 			c.logf("nothing has come from the coordinator for %v: connecting again", silent.Round(time.Millisecond))
 			l.conn.Close()
 			continue

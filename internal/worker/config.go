@@ -34,6 +34,8 @@ type Config struct {
 
 	// Identity names the worker. Without a tag and a name it is named after its host and process.
 	Identity Identity
+	// Job is what a batch system says of the job that the worker runs in, if it does.
+	Job Job
 	// Task is what a worker with a name asks for, "" = any.
 	Task string
 	// Slots is how many blocks run at once, at least 1.
@@ -54,11 +56,20 @@ type Config struct {
 	Funcs map[string]Func
 	// Abort ends the worker at once when it is closed: blocks are killed without grace. May be nil.
 	Abort <-chan struct{}
+	// Soon gives, whenever a batch system says that the end of the worker is near, when that is. May be nil.
+	Soon <-chan time.Time
+	// StopWithin is how soon after the end of its context the worker has given back what it holds, at the latest; 0 = within the job's
+	// grace. A batch system waits no longer than it waits.
+	StopWithin time.Duration
 
 	// OnKill is called when a block that was acquired is no longer the worker's own. It must not block. Run has its own.
 	OnKill func(Block)
 	// OnStop is called when the coordinator wants running blocks killed after grace. It must not block. Run has its own.
 	OnStop func(message string)
+
+	// OnWake is called before anything else when the worker was stopped for so long that no block is its own any more. It must not block.
+	// Run has its own.
+	OnWake func()
 
 	// JoinTimeout is how long the first join is tried, and for how long the files of the run directory are waited for;
 	// 0 = 60 s.

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"syscall"
+	"slices"
 	"time"
 
 	"example.org/daisy/internal/api"
@@ -56,8 +56,28 @@ func joinError(ctx context.Context, status int, err error) error {
 // tryAll tries each address once. The error is the most telling one: a refusal, else the last.
 func (c *Client) tryAll(ctx context.Context) (*link, error) {
 	var telling error
-	c.places.tried = c.places.tried[:0]
-	for _, address := range c.places.inOrder() {
+	missed := func(address string, err error) {
+		if isThere(err) {
+			c.answered.Store(int64(c.clock()))
+		}
+		c.places.noted(ctx, address, err)
+		if telling == nil || errors.As(err, new(*refusal)) {
+			telling = err
+		}
+	}
+	left := c.places.inOrder()
+	if len(left) > 1 {
+		first, others, failed := reach(ctx, left, c.dialAnew)
+		for address, err := range failed {
+			missed(address, err)
+		}
+		left = nil
+		if first != nil {
+			c.places.open, left = first, append([]string{first.address}, others...)
+			defer c.places.closeOpen()
+		}
+	}
+	for _, address := range left {
 		l, err := c.establish(ctx, address)
 		if err == nil {
 			c.places.answers = address
@@ -65,23 +85,10 @@ func (c *Client) tryAll(ctx context.Context) (*link, error) {
 			c.answered.Store(int64(c.clock()))
 			return l, nil
 		}
-		tried := fmt.Sprintf("%s: %v", address, err)
-		var other *api.StrangerError
-		if errors.As(err, &other) {
-			tried = other.Error()
-		}
-		if other != nil || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
-			c.answered.Store(int64(c.clock())) // a machine that refuses, or has something else there, is alive
-		}
-		c.places.tried = append(c.places.tried, tried)
+		missed(address, err)
 		var no *refusal
-		if errors.As(err, &no) {
-			if no.final() {
-				return nil, err
-			}
-			telling = err
-		} else if telling == nil {
-			telling = err
+		if errors.As(err, &no) && no.final() {
+			return nil, err
 		}
 		if ctx.Err() != nil {
 			break
@@ -94,10 +101,12 @@ func (c *Client) tryAll(ctx context.Context) (*link, error) {
 func (c *Client) attach(l *link) {
 	c.mu.Lock()
 	c.link, c.open = l, 0
-	for i := range c.unacked {
-		m := &c.unacked[i].Release
+	unacked := c.unacked.list()
+	for i := range unacked {
+		m := &unacked[i].Release
 		_ = l.out.Queue(func(dst []byte) []byte { return wire.AppendRelease(dst, *m) })
 	}
+	c.sayEndLocked()
 	if c.leaving {
 		c.sayLeavingLocked()
 	}
@@ -143,8 +152,8 @@ func (c *Client) pointlessLocked() bool {
 	if !c.leaving || len(c.held) > 0 {
 		return false
 	}
-	for i := range c.unacked {
-		if worthKeeping(c.unacked[i].Outcome) {
+	for _, u := range c.unacked.list() {
+		if worthKeeping(u.Outcome) {
 			return false
 		}
 	}
@@ -279,37 +288,35 @@ func (c *Client) granted(m *wire.Blocks) {
 	c.mu.Lock()
 	c.open = max(c.open-1, 0)
 	task := c.tasks[m.Task]
-	for _, g := range m.Grants {
-		if task == nil {
-			c.releaseLocked(Block{Epoch: c.epoch, Lease: g.Lease}, Result{Outcome: wire.Recalled, Message: fmt.Sprintf("task number %d was never specified", m.Task)})
-			continue
+	all := make([]heldBlock, len(m.Grants))
+	for i, g := range m.Grants {
+		h, key := &all[i], leaseKey{c.epoch, g.Lease}
+		*h = heldBlock{task: task, flat: int64(g.Block), handed: key, first: int(g.Attempt), now: key, attempt: int(g.Attempt), at: -1}
+		switch {
+		case task == nil:
+			c.releaseLocked(h, &Result{Outcome: wire.Recalled, Message: fmt.Sprintf("task number %d was never specified", m.Task)})
+		case g.Block >= uint64(task.Grid.Len()):
+			h.flat = 0 // there is no such block that could be named
+			c.releaseLocked(h, &Result{Outcome: wire.Failed, Message: fmt.Sprintf("block %d is outside the grid of task %q, which has %d", g.Block, task.Spec.ID, task.Grid.Len())})
+		case c.leaving:
+			c.releaseLocked(h, &recalled)
+		default:
+			c.held.add(h)
+			c.queue.add(h)
 		}
-		b, ok := newBlock(task, g.Block, c.epoch, g.Lease, g.Attempt)
-		if !ok {
-			b = Block{Task: task, Epoch: c.epoch, Lease: g.Lease}
-			c.releaseLocked(b, Result{Outcome: wire.Failed, Message: fmt.Sprintf("block %d is outside the grid of task %q, which has %d", g.Block, task.Spec.ID, task.Grid.Len())})
-			continue
-		}
-		if c.leaving {
-			c.releaseLocked(b, Result{Outcome: wire.Recalled})
-			continue
-		}
-		key := leaseKey{b.Epoch, b.Lease}
-		c.held[key] = heldBlock{block: b, now: key, attempt: b.Attempt}
-		c.queue = append(c.queue, b)
 	}
-	for len(c.waiting) > 0 && len(c.queue) > 0 {
+	for len(c.waiting) > 0 && c.queue.len() > 0 {
 		w := c.waiting[0]
 		c.waiting = c.waiting[:copy(c.waiting, c.waiting[1:])]
-		w.got = c.takeLocked(w.max)
+		w.got = c.takeLocked(w.max, nil)
 		close(w.ready)
 	}
 	if c.open == 0 && c.batch.size <= 1 {
 		// Nobody waits any more and blocks are long: others may have these.
-		for _, b := range c.queue {
-			c.releaseLocked(b, Result{Outcome: wire.Recalled})
+		for _, h := range c.queue.list() {
+			c.releaseLocked(h, &recalled)
 		}
-		c.queue = c.queue[:0]
+		c.queue.drop(c.queue.len())
 	}
 	c.askLocked()
 	l := c.link
@@ -320,30 +327,19 @@ func (c *Client) granted(m *wire.Blocks) {
 func (c *Client) acknowledged(upTo uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	unacked := c.unacked.list()
 	n := 0
-	for n < len(c.unacked) && c.unacked[n].Seq <= upTo {
-		c.unacked[n] = undelivered{}
+	for n < len(unacked) && unacked[n].Seq <= upTo {
 		n++
 	}
-	if n == len(c.unacked) {
-		c.unacked = c.unacked[:0]
-	} else {
-		c.unacked = c.unacked[n:]
-	}
+	c.unacked.drop(n)
 	c.settleLocked()
 }
 
 // refusedResult: a result came too late. It is not sent again.
 func (c *Client) refusedResult(m wire.Refused) {
 	c.mu.Lock()
-	kept := c.unacked[:0]
-	for _, u := range c.unacked {
-		if u.Lease != m.Lease {
-			kept = append(kept, u)
-		}
-	}
-	clear(c.unacked[len(kept):])
-	c.unacked = kept
+	c.unacked.keep(slices.DeleteFunc(c.unacked.list(), func(u undelivered) bool { return u.Lease == m.Lease }))
 	c.settleLocked()
 	c.mu.Unlock()
 	c.logf("the result of lease %d was refused: %s", m.Lease, api.OneLine(m.Message))
@@ -356,15 +352,13 @@ func (c *Client) recalled(leases []uint64) {
 		wanted[lease] = true
 	}
 	c.mu.Lock()
-	kept := c.queue[:0]
-	for _, b := range c.queue {
-		if wanted[c.held[leaseKey{b.Epoch, b.Lease}].now.lease] {
-			c.releaseLocked(b, Result{Outcome: wire.Recalled})
-		} else {
-			kept = append(kept, b)
+	c.queue.keep(slices.DeleteFunc(c.queue.list(), func(h *heldBlock) bool {
+		if !wanted[h.now.lease] {
+			return false
 		}
-	}
-	c.queue = kept
+		c.releaseLocked(h, &recalled)
+		return true
+	}))
 	c.settleLocked()
 	l := c.link
 	c.mu.Unlock()

@@ -12,10 +12,13 @@ import (
 var threadCounts = []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMBA_NUM_THREADS"}
 
 // gpuLists are the variables by which a process is shown a part of the GPUs.
-var gpuLists = []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
+var gpuLists = []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL"}
+
+// shownByDefault are those of them that are set where the worker itself has none: on a machine whose devices it has looked for.
+const shownByDefault = 3
 
 // launched are the variables by which launchers tell a worker who it is. User code is none.
-var launched = map[string]bool{"DAISY_TAG": true, "DAISY_ELEMENT": true, "DAISY_ARRAY": true, "DAISY_RESTART": true, "DAISY_NODE": true}
+var launched = map[string]bool{"DAISY_TAG": true, "DAISY_ELEMENT": true, "DAISY_ARRAY": true, "DAISY_RESTART": true, "DAISY_NODE": true, "DAISY_KILL_WAIT": true}
 
 // ours are the variables that speak of this worker, not of user code's.
 var ours = map[string]bool{
@@ -31,6 +34,8 @@ type place struct {
 	runID, runDir, workerID string
 	slot                    int
 	gpus                    []string
+	// gpusBefore are the devices of the slots before, workerGPUs all of the worker.
+	gpusBefore, workerGPUs int
 }
 
 // slotEnvironment is the environment of user code of a task in a slot, without what differs from block to block: the worker's
@@ -49,6 +54,7 @@ func slotEnvironment(inherited []string, t *Task, at place) []string {
 			set(name, value)
 		}
 	}
+	shown := at.gpuVariables(values)
 	for _, entry := range t.Spec.Env {
 		if name, value, ok := strings.Cut(entry, "="); ok && name != "" {
 			set(name, value)
@@ -60,11 +66,8 @@ func slotEnvironment(inherited []string, t *Task, at place) []string {
 			set(name, threads)
 		}
 	}
-	gpus := strings.Join(at.gpus, ",")
-	if len(at.gpus) > 0 {
-		for _, name := range gpuLists {
-			set(name, gpus)
-		}
+	for _, v := range shown {
+		set(v[0], v[1])
 	}
 	set("DAISY_TASK_ID", t.Spec.ID)
 	set("DAISY_WORKER_ID", at.workerID)
@@ -73,12 +76,34 @@ func slotEnvironment(inherited []string, t *Task, at place) []string {
 	set("DAISY_RUN_DIR", at.runDir)
 	set("DAISY_CPUS", milli(t.Spec.CPUMilli))
 	set("DAISY_MEMORY_BYTES", strconv.FormatInt(t.Spec.MemoryBytes, 10))
-	set("DAISY_GPUS", gpus)
+	set("DAISY_GPUS", strings.Join(at.gpus, ","))
 	env := make([]string, len(names), len(names)+len(blockVariables)+1)
 	for i, name := range names {
 		env[i] = name + "=" + values[name]
 	}
 	return env
+}
+
+// gpuVariables are the variables that show the slot its devices, with their values. A batch system sets those that its devices need, and may name
+// the same device otherwise in each; of every list the slot gets its part, as it is written.
+func (at *place) gpuVariables(inherited map[string]string) (vars [][2]string) {
+	if len(at.gpus) == 0 {
+		return nil
+	}
+	all := strings.Join(at.gpus, ",")
+	for _, name := range gpuLists {
+		if list := Devices(inherited[name]); len(list) == at.workerGPUs {
+			vars = append(vars, [2]string{name, strings.Join(list[at.gpusBefore:at.gpusBefore+len(at.gpus)], ",")})
+		} else if len(list) > 0 {
+			vars = append(vars, [2]string{name, all})
+		}
+	}
+	if vars == nil {
+		for _, name := range gpuLists[:shownByDefault] {
+			vars = append(vars, [2]string{name, all})
+		}
+	}
+	return vars
 }
 
 // milli prints thousandths: 1500 is "1.5", 4000 is "4".

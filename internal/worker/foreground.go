@@ -44,7 +44,7 @@ func (f Foreground) Run() (status int, text string, err error) {
 	if !ok {
 		return 0, "", fmt.Errorf("task %q has no block %d", f.Spec.ID, f.Block)
 	}
-	at := place{runID: "run-block", runDir: f.Spec.RunDir, workerID: "run-block", gpus: f.GPUs[:f.Spec.GPUs]}
+	at := place{runID: "run-block", runDir: f.Spec.RunDir, workerID: "run-block", gpus: f.GPUs[:f.Spec.GPUs], workerGPUs: len(f.GPUs)}
 	env := slotEnvironment(f.Inherited, t, at)
 	argv, line := f.Spec.Argv, append(b.appendJSON(nil), '\n')
 	switch f.Spec.Runner {

@@ -93,3 +93,59 @@ func TestASlotWhoseFunctionIgnoresItsTimeoutIsWrittenOff(t *testing.T) {
 		t.Errorf("status: got %d, want 0", got)
 	}
 }
+
+func TestASlotWhoseFunctionHasEndedItsGoroutineGoesOn(t *testing.T) {
+	c, cfg := withFunc(t, 1000, func(_ context.Context, b Block) error {
+		if b.Flat == 7 {
+			runtime.Goexit()
+		}
+		return nil
+	})
+	w := start(t, cfg)
+	s := c.next()
+	if r := runBlock(s); r.Outcome != wire.Lost {
+		t.Errorf("got %v, want lost", r.Outcome)
+	}
+	s.grant(s.acquire().Request, 8)
+	if r := s.release(); r.Outcome != wire.Success {
+		t.Errorf("got %v, want success", r.Outcome)
+	}
+	s.acknowledge(2)
+	s.acquire()
+	s.drain()
+	s.leaving()
+	if got := w.status(); got != 0 {
+		t.Errorf("status: got %d, want 0", got)
+	}
+}
+
+// TestAFunctionThatReturnsAfterItsSlotWasWrittenOffIsNotHeard: its block has ended, and its worker has left.
+func TestAFunctionThatReturnsAfterItsSlotWasWrittenOffIsNotHeard(t *testing.T) {
+	for name, last := range map[string]func() error{
+		"returns": func() error { return nil },
+		"panics":  func() error { panic("late") },
+		"Goexit":  func() error { runtime.Goexit(); return nil },
+	} {
+		hold, back := make(chan struct{}), make(chan struct{})
+		c, cfg := withFunc(t, 0.05, func(context.Context, Block) error {
+			defer close(back)
+			<-hold
+			return last()
+		})
+		c.set(func(j *api.JoinResponse) { j.GraceSeconds = 0.05 })
+		w := start(t, cfg)
+		s := c.next()
+		if r := runBlock(s); r.Outcome != wire.TimedOut {
+			t.Errorf("%s: got %v, want timed out", name, r.Outcome)
+		}
+		if l := s.leaving(); l.Reason != wire.LeaveDone {
+			t.Errorf("%s: got %v: no slot is left", name, l)
+		}
+		s.acknowledge(1)
+		if got := w.status(); got != 0 {
+			t.Errorf("%s: status: got %d, want 0", name, got)
+		}
+		close(hold)
+		<-back
+	}
+}

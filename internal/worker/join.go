@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -101,12 +102,13 @@ func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, e
 	body, err := json.Marshal(api.JoinRequest{
 		Protocol: wire.Version, Version: c.cfg.Version,
 		Tag: c.cfg.Identity.Tag, Element: c.cfg.Identity.Element, Array: c.cfg.Identity.Array, Restart: c.cfg.Identity.Restart, Name: c.cfg.Identity.Name,
+		Cluster: c.cfg.Job.Cluster, Process: c.cfg.Job.Process, Job: c.cfg.Job.ID, CPUMilli: c.cfg.Job.CPUMilli, LeftSeconds: c.cfg.Job.left(time.Now()).Seconds(),
 		Nonce: c.nonce, Task: c.cfg.Task, Slots: c.cfg.Slots, Node: c.cfg.Node, PID: os.Getpid(), PIDSpace: process.Space(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, "http://"+host(address)+api.PathJoin, body)
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, urlHost+api.PathJoin, body)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +137,10 @@ func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, e
 	}
 	resp, err := client.Do(req)
 	if err != nil {
+		var inURL *url.Error
+		if errors.As(err, &inURL) {
+			err = inURL.Err // the URL says nothing
+		}
 		return nil, err
 	}
 	defer resp.Body.Close()
@@ -202,13 +208,9 @@ func backoffAfter(low, high time.Duration, attempt int, resp *http.Response) tim
 // jitter is a random time below limit.
 func jitter(limit time.Duration) time.Duration { return rand.N(max(limit, 1)) }
 
-// host is the address as a URL's host.
-func host(address string) string {
-	if address == inProcess {
-		return "daisy"
-	}
-	return address
-}
+// urlHost stands where requests have a host: whom they go to is the matter of who opens the connection, and not every address can be in a
+// URL (IPv6 with a zone).
+const urlHost = "http://daisy"
 
 func refused(status int, body []byte) error {
 	var e api.Error
@@ -240,7 +242,7 @@ func (c *Client) switchTo(conn net.Conn, address string) (*link, error) {
 	if err := conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequest(http.MethodGet, "http://"+host(address)+api.PathStream, nil)
+	req, err := http.NewRequest(http.MethodGet, urlHost+api.PathStream, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -316,21 +318,21 @@ func (c *Client) hello(l *link, joined *api.JoinResponse) (wire.Welcome, error) 
 // nothing to be named to a coordinator of another epoch, which knows of no hand-out that it could end.
 func (c *Client) claimsLocked(epoch uint64) []wire.Held {
 	var claims []wire.Held
-	claim := func(now leaseKey, attempt int, b *Block) {
-		h := wire.Held{Epoch: now.epoch, Lease: now.lease, Block: uint64(b.Flat), Attempt: uint32(attempt)}
-		if b.Task != nil {
-			h.Task = uint32(b.Task.Spec.Index)
+	claim := func(h *heldBlock) {
+		w := wire.Held{Epoch: h.now.epoch, Lease: h.now.lease, Block: uint64(h.flat), Attempt: uint32(h.attempt)}
+		if h.task != nil {
+			w.Task = uint32(h.task.Spec.Index)
 		}
-		claims = append(claims, h)
+		claims = append(claims, w)
 	}
-	for i := range c.unacked {
-		if u := &c.unacked[i]; u.Epoch == epoch || u.Outcome != wire.Recalled && !c.hasAgainLocked(i) {
-			claim(leaseKey{u.Epoch, u.Lease}, u.attempt, &u.block)
+	for i, u := range c.unacked.list() {
+		if u.Epoch == epoch || u.Outcome != wire.Recalled && !c.hasAgainLocked(i) {
+			claim(u.held)
 		}
 	}
 	results := len(claims)
 	for _, h := range c.held {
-		claim(h.now, h.attempt, &h.block)
+		claim(h)
 	}
 	slices.SortFunc(claims[results:], func(a, b wire.Held) int { return cmp.Compare(a.Lease, b.Lease) })
 	return claims
@@ -339,21 +341,8 @@ func (c *Client) claimsLocked(epoch uint64) []wire.Held {
 // hasAgainLocked: the worker has got the block of a result again since, so that the end of that attempt was taken in. Whether it was
 // also kept is all the same: the later attempt goes on.
 func (c *Client) hasAgainLocked(result int) bool {
-	b := &c.unacked[result].block
-	same := func(other *Block) bool {
-		return other.Task != nil && b.Task != nil && other.Task.Spec.Index == b.Task.Spec.Index && other.Flat == b.Flat
-	}
-	for i := result + 1; i < len(c.unacked); i++ {
-		if same(&c.unacked[i].block) {
-			return true
-		}
-	}
-	for _, h := range c.held {
-		if same(&h.block) {
-			return true
-		}
-	}
-	return false
+	b, later := c.unacked.list()[result].held, c.unacked.list()[result+1:]
+	return slices.ContainsFunc(later, func(u undelivered) bool { return b.same(u.held) }) || slices.ContainsFunc(c.held, b.same)
 }
 
 // renameLocked takes over the names that a coordinator of a later epoch has given to hand-outs of earlier ones. It returns the results
@@ -363,25 +352,25 @@ func (c *Client) renameLocked(welcome wire.Welcome) (stale []undelivered) {
 	for _, k := range welcome.Kept {
 		names[leaseKey{k.Epoch, k.Lease}] = k
 	}
-	for key, h := range c.held {
+	rename := func(h *heldBlock) {
 		if k, kept := names[h.now]; kept {
 			h.now, h.attempt = leaseKey{welcome.Epoch, k.Now}, int(k.Attempt)
-			c.held[key] = h
 		}
 	}
-	current := c.unacked[:0]
-	for _, u := range c.unacked {
-		if k, kept := names[leaseKey{u.Epoch, u.Lease}]; kept {
-			u.Epoch, u.Lease, u.attempt = welcome.Epoch, k.Now, int(k.Attempt)
-		}
-		if u.Epoch == welcome.Epoch {
+	for _, h := range c.held {
+		rename(h)
+	}
+	unacked := c.unacked.list()
+	current := unacked[:0]
+	for _, u := range unacked {
+		rename(u.held)
+		if u.Epoch, u.Lease = u.held.now.epoch, u.held.now.lease; u.Epoch == welcome.Epoch {
 			current = append(current, u)
-		} else if worthKeeping(u.Outcome) && u.block.Task != nil {
+		} else if worthKeeping(u.Outcome) && u.held.task != nil {
 			stale = append(stale, u)
 		}
 	}
-	clear(c.unacked[len(current):])
-	c.unacked = current
+	c.unacked.keep(current)
 	c.settleLocked()
 	return stale
 }
@@ -406,7 +395,8 @@ func (c *Client) welcomed(joined *api.JoinResponse, welcome wire.Welcome, task *
 	c.mu.Unlock()
 	c.kill(lost)
 	for _, u := range stale {
-		c.logf("the result of block %s (%v) is no longer wanted: the block has ended, or is another's", u.block.Label(), u.Outcome)
+		b := u.held.block()
+		c.logf("the result of block %s (%v) is no longer wanted: the block has ended, or is another's", b.Label(), u.Outcome)
 	}
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,16 +12,20 @@ import (
 // A limit bounds the time of each block of a task. When it becomes another, it is so for the blocks that run, too, from their
 // start.
 type limit struct {
-	mu    sync.Mutex
-	d     time.Duration // 0 = none
-	clock map[*blockClock]struct{}
+	mu      sync.Mutex
+	d       time.Duration // 0 = none
+	running []*blockClock // as they began, more or less
+	// One timer serves all blocks: it is not moved when a block ends, so that a short block never touches it, and looks for itself whose time
+	// is up.
+	timer *time.Timer
+	armed bool
 }
 
 // A blockClock is that of a block that runs.
 type blockClock struct {
 	began time.Time
-	end   func()
-	timer *time.Timer
+	of    interface{ timeIsUp() }
+	up    bool
 }
 
 func (l *limit) get() time.Duration {
@@ -32,37 +37,65 @@ func (l *limit) get() time.Duration {
 func (l *limit) set(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.d = d
-	for c := range l.clock {
-		c.arm(d)
+	l.d, l.armed = d, false
+	if l.timer != nil {
+		l.timer.Stop()
 	}
+	l.armLocked()
 }
 
-// start calls end when the limit has passed, unless stop is called before.
-func (l *limit) start(end func()) (stop func()) {
-	c := &blockClock{began: time.Now(), end: end}
+// start has the block told once when the limit has passed, unless stop is called before.
+func (l *limit) start(c *blockClock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.clock == nil {
-		l.clock = map[*blockClock]struct{}{}
-	}
-	l.clock[c] = struct{}{}
-	c.arm(l.d)
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.clock, c)
-		c.arm(0)
+	l.running = append(l.running, c)
+	if !l.armed {
+		l.armLocked()
 	}
 }
 
-func (c *blockClock) arm(d time.Duration) {
-	if c.timer != nil {
-		c.timer.Stop()
-		c.timer = nil
+func (l *limit) stop(c *blockClock) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.running, c); i >= 0 {
+		l.running = slices.Delete(l.running, i, i+1)
 	}
-	if d > 0 {
-		c.timer = time.AfterFunc(d-time.Since(c.began), c.end)
+}
+
+// armLocked sets the timer to when the time of the first block is up.
+func (l *limit) armLocked() {
+	var first *blockClock
+	for _, c := range l.running {
+		if !c.up && (first == nil || c.began.Before(first.began)) {
+			first = c
+		}
+	}
+	if l.d == 0 || first == nil {
+		return
+	}
+	l.armed = true
+	if left := l.d - time.Since(first.began); l.timer == nil {
+		l.timer = time.AfterFunc(left, l.look)
+	} else {
+		l.timer.Reset(left)
+	}
+}
+
+// look tells the blocks whose time is up.
+func (l *limit) look() {
+	l.mu.Lock()
+	l.armed = false
+	var late []*blockClock
+	for _, c := range l.running {
+		if l.d > 0 && !c.up && time.Since(c.began) >= l.d {
+			c.up = true
+			late = append(late, c)
+		}
+	}
+	l.armLocked()
+	l.mu.Unlock()
+	for _, c := range late {
+		c.of.timeIsUp()
 	}
 }
 

@@ -29,7 +29,8 @@ func TestALimitThatChangesCountsFromTheStartOfTheBlock(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			began, ended := time.Now(), make(chan struct{})
-			stop := l.start(func() { close(ended) })
+			clock := blockClock{began: began, of: told(func() { close(ended) })}
+			l.start(&clock)
 			time.Sleep(3 * time.Second)
 			l.set(c.then)
 			var got time.Duration
@@ -41,15 +42,19 @@ func TestALimitThatChangesCountsFromTheStartOfTheBlock(t *testing.T) {
 			if got != c.want {
 				t.Errorf("%s: the block was ended after %v, want %v", name, got, c.want)
 			}
-			stop()
+			l.stop(&clock)
 			l.set(time.Second) // nothing runs any more
 			time.Sleep(time.Minute)
-			if len(l.clock) != 0 {
-				t.Errorf("%s: %d blocks are still watched", name, len(l.clock))
+			if len(l.running) != 0 {
+				t.Errorf("%s: %d blocks are still watched", name, len(l.running))
 			}
 		})
 	}
 }
+
+type told func()
+
+func (f told) timeIsUp() { f() }
 
 // retimed sends a specification that differs from that of the join in its limit only.
 func retimed(t *testing.T, s *stream, task api.TaskSpec, seconds float64) {
@@ -82,4 +87,24 @@ func TestAShorterLimitEndsABlockThatRunsAndLeavesTheProcessThatServesTheTask(t *
 	if r := s.release(); r.Outcome != wire.TimedOut || !strings.Contains(r.Message, "timed out after 200ms") {
 		t.Errorf("got %v %q", r.Outcome, r.Message)
 	}
+}
+
+func TestEachBlockHasItsOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limit{d: 10 * time.Second}
+		began := time.Now()
+		var clocks [4]blockClock
+		var got [4]time.Duration
+		for i := range clocks { // after 0, 3, 6 and 9 s
+			clocks[i] = blockClock{began: time.Now(), of: told(func() { got[i] = time.Since(began) })}
+			l.start(&clocks[i])
+			time.Sleep(3 * time.Second)
+		}
+		l.stop(&clocks[2]) // in time
+		time.Sleep(time.Minute)
+		want := [4]time.Duration{10 * time.Second, 13 * time.Second, 0, 19 * time.Second}
+		if got != want {
+			t.Errorf("the blocks were told after %v, want %v", got, want)
+		}
+	})
 }

@@ -22,28 +22,29 @@ func (c *Client) leaveInOutbox() error {
 	defer c.mu.Unlock()
 	var errs []error
 	kept := 0
-	for _, u := range c.unacked {
-		if !worthKeeping(u.Outcome) || u.block.Task == nil {
+	for _, u := range c.unacked.list() {
+		if !worthKeeping(u.Outcome) || u.held.task == nil {
 			continue
 		}
+		b := u.held.block()
 		if c.cfg.RunDir == "" {
-			errs = append(errs, fmt.Errorf("the result of block %s (%v) could not be delivered", u.block.Label(), u.Outcome))
+			errs = append(errs, fmt.Errorf("the result of block %s (%v) could not be delivered", b.Label(), u.Outcome))
 			continue
 		}
 		path, err := writeResult(c.cfg.RunDir, api.Undelivered{
 			Version: api.UndeliveredVersion, RunID: c.runID, Worker: c.worker, Nonce: c.nonce,
 			Seq: u.Seq, Epoch: u.Epoch, Lease: u.Lease,
-			Task: u.block.Task.Spec.ID, Block: u.block.Flat, Attempt: u.block.Attempt, Outcome: u.Outcome.String(),
+			Task: b.Task.Spec.ID, Block: b.Flat, Attempt: b.Attempt, Outcome: u.Outcome.String(),
 			WallNanos: u.WallNanos, CPUNanos: u.CPUNanos, PeakRSSBytes: u.PeakRSSBytes, ReadBytes: u.ReadBytes, WrittenBytes: u.WrittenBytes, Message: u.Message, Tail: u.Tail,
 		})
 		if err != nil {
-			errs = append(errs, fmt.Errorf("the result of block %s (%v) could not be delivered, nor kept: %w", u.block.Label(), u.Outcome, err))
+			errs = append(errs, fmt.Errorf("the result of block %s (%v) could not be delivered, nor kept: %w", b.Label(), u.Outcome, err))
 			continue
 		}
 		kept++
-		c.logf("the result of block %s (%v) could not be delivered; it is in %s", u.block.Label(), u.Outcome, path)
+		c.logf("the result of block %s (%v) could not be delivered; it is in %s", b.Label(), u.Outcome, path)
 	}
-	c.unacked = nil
+	c.unacked.drop(c.unacked.len())
 	if kept > 0 {
 		errs = append(errs, fmt.Errorf("%s could not be delivered, and went to the outbox of %s", units.Plural(int64(kept), "result"), c.cfg.RunDir))
 	}

@@ -181,6 +181,27 @@ func TestASilentConnectionIsReplacedAndTheBlockGoesOn(t *testing.T) {
 	})
 }
 
+func TestASilentConnectionLeavesTimeToComeBack(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		began := time.Now()
+		c, cfg := withFunc(t, 0, func(ctx context.Context, _ Block) error { <-ctx.Done(); return nil })
+		c.set(func(j *api.JoinResponse) { j.HeartbeatSeconds, j.AbandonSeconds, j.HintSeconds = 10, 27, 240 })
+		start(t, cfg)
+		s := c.next()
+		go func() { // reads, and never says a word
+			for {
+				if _, _, err := s.in.Next(); err != nil {
+					return
+				}
+			}
+		}()
+		c.next()
+		if got := time.Since(began); got > 21*time.Second {
+			t.Errorf("came back after %v, and gives up 27 s after the last word", got)
+		}
+	})
+}
+
 func TestARunThatEndedMeanwhileEndsTheWorkerInPeace(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c, w, _ := patient(t, 240, func(ctx context.Context, _ Block) error { <-ctx.Done(); return nil })

@@ -16,11 +16,12 @@ import (
 // places is where the coordinator may be found, as last read from the run directory.
 type places struct {
 	runID, secret string
-	epoch         uint64   // of the discovery file
-	addresses     []string // best first
-	fingerprint   string   // of the coordinator's certificate, "" if it speaks plain HTTP
-	answers       string   // the address at which the worker was last accepted
-	tried         []string // what became of the last attempt at each address, for people
+	epoch         uint64            // of the discovery file
+	addresses     []string          // best first
+	fingerprint   string            // of the coordinator's certificate, "" if it speaks plain HTTP
+	answers       string            // the address at which the worker was last accepted
+	tried         map[string]string // what became of the last attempt at each address, for people
+	open          *reached          // a connection that is there already, for the next dial to its address
 }
 
 // find waits for the files of the run directory, at most until ctx ends.
@@ -113,8 +114,16 @@ func (p *places) inOrder() []string {
 	return order
 }
 
-// dial opens a connection to one address, with TLS if the coordinator has a certificate.
+// dial opens a connection to one address, with TLS if the coordinator has a certificate, or gives the one that is there.
 func (c *Client) dial(ctx context.Context, address string) (net.Conn, error) {
+	if open := c.places.open; open != nil && open.address == address {
+		c.places.open = nil
+		return open.conn, nil
+	}
+	return c.dialAnew(ctx, address)
+}
+
+func (c *Client) dialAnew(ctx context.Context, address string) (net.Conn, error) {
 	if c.cfg.Dial != nil {
 		return c.cfg.Dial(ctx)
 	}
@@ -125,11 +134,26 @@ func (c *Client) dial(ctx context.Context, address string) (net.Conn, error) {
 	return api.Dial(ctx, address, c.places.fingerprint, timeout)
 }
 
+// closeOpen closes the connection that nobody has used.
+func (p *places) closeOpen() {
+	if p.open != nil {
+		p.open.conn.Close()
+		p.open = nil
+	}
+}
+
+// summary says of each address what became of the last attempt.
 func (p *places) summary() string {
-	if len(p.tried) == 0 {
+	var texts []string
+	for _, address := range p.addresses {
+		if text := p.tried[address]; text != "" {
+			texts = append(texts, text)
+		}
+	}
+	if texts == nil {
 		return "no address was tried"
 	}
-	return strings.Join(p.tried, "; ")
+	return strings.Join(texts, "; ")
 }
 
 // pause waits for d; false means that ctx has ended.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"example.org/daisy/internal/api"
@@ -18,6 +19,7 @@ var (
 	errTimedOut = errors.New("its time is over")
 	errTaken    = errors.New("it is no longer the worker's own")
 	errStopped  = errors.New("the worker stops")
+	errStale    = errors.New("the worker was stopped for so long that it may be another's")
 )
 
 // longestKillGrace limits what a process gets between SIGTERM and SIGKILL.
@@ -37,16 +39,20 @@ type crew struct {
 	// stopping is closed when the worker itself is being ended, by a signal or by the coordinator.
 	stopping chan struct{}
 	stopOnce sync.Once
-	slots    sync.WaitGroup
-	stopper  sync.WaitGroup
-	over     chan struct{} // closed when all slots have ended
+	// signalled: by a signal, which may be followed by SIGKILL.
+	signalled atomic.Bool
+	slots     sync.WaitGroup
+	stopper   sync.WaitGroup
+	over      chan struct{} // closed when all slots have ended
 
 	mu      sync.Mutex
-	running map[leaseKey]context.CancelCauseFunc
-	early   map[leaseKey]bool // taken away before they were running here
-	halted  bool              // every block is to end
-	started map[string]bool   // tasks whose user code has been started at least once
-	served  map[string]int64  // blocks by task
+	warned  time.Time     // when the batch system last said that the end is near
+	warning chan struct{} // closed at the next time
+	all     []*slot
+	early   map[*heldBlock]bool // taken away before they were running here
+	halted  bool                // every block is to end
+	started map[string]bool     // tasks whose user code has been started at least once
+	served  map[string]int64    // blocks by task
 	failure error
 }
 
@@ -59,12 +65,11 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	c := &crew{
 		cfg: cfg, log: &blockLog{to: cfg.Log, limit: maxLogBytes},
-		stopping: make(chan struct{}), over: make(chan struct{}),
-		running: map[leaseKey]context.CancelCauseFunc{}, early: map[leaseKey]bool{},
-		started: map[string]bool{}, served: map[string]int64{},
+		stopping: make(chan struct{}), over: make(chan struct{}), warning: make(chan struct{}),
+		early: map[*heldBlock]bool{}, started: map[string]bool{}, served: map[string]int64{},
 	}
 	c.cfg.Log = c.log
-	c.cfg.OnKill = c.taken
+	c.cfg.OnKill, c.cfg.OnWake = c.taken, func() { c.end(errStale) }
 	ready := make(chan struct{}) // closed when c.client is there; the coordinator may say stop right after its welcome
 	c.cfg.OnStop = func(string) {
 		c.stopper.Go(func() {
@@ -113,9 +118,16 @@ func (c *crew) work(ctx context.Context) error {
 		c.client.logf("worker %s of run %s serves task %q with %s on %s", c.client.WorkerID(), c.client.RunID(), task.Spec.ID, units.Plural(int64(c.cfg.Slots), "slot"), c.cfg.Node)
 	}
 	if c.spawner != nil {
+		var all []*slot
 		for i := range c.cfg.Slots {
-			s := &slot{crew: c, number: i}
-			c.slots.Go(s.loop)
+			all = append(all, &slot{crew: c, number: i})
+		}
+		c.mu.Lock()
+		c.all = all
+		c.mu.Unlock()
+		c.slots.Add(len(all))
+		for _, s := range all {
+			go s.loop()
 		}
 		go func() { // ends with the slots, which are waited for below
 			c.slots.Wait()
@@ -132,10 +144,15 @@ func (c *crew) work(ctx context.Context) error {
 		select {
 		case <-c.over:
 			slots = false
+		case at := <-c.cfg.Soon:
+			c.warn()
+			c.client.logf("the batch system says that the end is near: only what fits in %v is begun", max(time.Until(at), 0).Round(time.Second))
+			c.client.EndsSoon(at)
 		case <-done:
 			done = nil
-			c.client.logf("told to stop: what runs has %v", c.client.Grace())
 			c.client.Leave(wire.LeaveSignal, "")
+			c.signalled.Store(true)
+			c.client.logf("told to stop: what runs has %v", c.grace())
 			c.stop()
 		case <-abort:
 			abort, aborted = nil, true
@@ -172,31 +189,27 @@ func (c *crew) work(ctx context.Context) error {
 // closing bounds the delivery of the last results: none where it must end at once, grace after a signal, else as long as the
 // client tries.
 func (c *crew) closing(ctx context.Context, aborted bool) (context.Context, context.CancelFunc) {
-	switch {
-	case aborted:
+	if aborted {
 		return context.WithTimeout(context.Background(), 100*time.Millisecond)
-	case ctx.Err() != nil:
-		return context.WithTimeout(context.Background(), longestKillGrace)
-	default:
-		both, cancel := context.WithCancel(context.Background())
-		c.stopper.Go(func() {
-			abort := c.cfg.Abort
-			select {
-			case <-both.Done():
-				return
-			case <-abort:
-				cancel()
-			case <-ctx.Done():
-				select { // told to stop while it waits: a little longer
-				case <-time.After(longestKillGrace):
-				case <-abort:
-				case <-both.Done():
-				}
-				cancel()
-			}
-		})
-		return both, cancel
 	}
+	both, cancel := context.WithCancel(context.Background())
+	c.stopper.Go(func() {
+		abort := c.cfg.Abort
+		select {
+		case <-both.Done():
+			return
+		case <-abort:
+			cancel()
+		case <-ctx.Done():
+			select { // told to stop while it waits: a little longer
+			case <-time.After(longestKillGrace):
+			case <-abort:
+			case <-both.Done():
+			}
+			cancel()
+		}
+	})
+	return both, cancel
 }
 
 // prepare checks what can be checked before the first block.
@@ -225,7 +238,7 @@ func (c *crew) fail(err error) {
 func (c *crew) stop() {
 	c.stopOnce.Do(func() {
 		close(c.stopping)
-		grace := c.client.Grace()
+		grace := c.grace()
 		c.stopper.Go(func() {
 			timer := time.NewTimer(grace - stopMargin(grace))
 			defer timer.Stop()
@@ -239,6 +252,43 @@ func (c *crew) stop() {
 	})
 }
 
+// grace is what running blocks get when they are to be stopped.
+func (c *crew) grace() time.Duration {
+	grace := c.client.Grace()
+	if c.cfg.StopWithin > 0 && c.signalled.Load() {
+		grace = min(grace, c.cfg.StopWithin)
+	}
+	return grace
+}
+
+// warn notes that the batch system has said that the end is near.
+func (c *crew) warn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.warned = time.Now()
+	close(c.warning)
+	c.warning = make(chan struct{})
+}
+
+// warnedNow waits until the batch system warns, if it has not done so just now, but no longer than for limit.
+func (c *crew) warnedNow(limit time.Duration) bool {
+	c.mu.Lock()
+	just, next := !c.warned.IsZero() && time.Since(c.warned) < limit, c.warning
+	c.mu.Unlock()
+	if just {
+		return true
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-next:
+		return true
+	case <-c.stopping:
+	case <-timer.C:
+	}
+	return false
+}
+
 // stopMargin is the part of grace in which blocks are killed and given back.
 func stopMargin(grace time.Duration) time.Duration { return min(grace/4, 2*time.Second) }
 
@@ -249,66 +299,83 @@ func (c *crew) killGrace(why error) time.Duration {
 		return 0
 	default:
 	}
-	grace := c.client.Grace()
+	if errors.Is(why, errStale) {
+		return 0
+	}
+	grace := c.grace()
 	if errors.Is(why, errStopped) {
 		return stopMargin(grace) / 2
 	}
 	return min(grace, longestKillGrace)
 }
 
-// halt ends every block.
+// halt ends every block, now and later.
 func (c *crew) halt() {
 	c.mu.Lock()
 	c.halted = true
-	var all []context.CancelCauseFunc
-	for _, cancel := range c.running {
-		all = append(all, cancel)
+	c.mu.Unlock()
+	c.end(errStopped)
+}
+
+// end ends every block that runs.
+func (c *crew) end(why error) {
+	c.mu.Lock()
+	var running []*attempt
+	for _, s := range c.all {
+		if s.now != nil {
+			running = append(running, s.now)
+		}
 	}
 	c.mu.Unlock()
-	for _, cancel := range all {
-		cancel(errStopped)
+	for _, a := range running {
+		a.ctx.cancel(why)
 	}
 }
 
 // taken is Config.OnKill.
 func (c *crew) taken(b Block) {
-	key := leaseKey{b.Epoch, b.Lease}
 	c.mu.Lock()
-	cancel := c.running[key]
-	if cancel == nil {
-		c.early[key] = true // its slot is about to begin it, or has just ended it
+	var running *attempt
+	for _, s := range c.all {
+		if s.now != nil && s.now.block.held == b.held {
+			running = s.now
+		}
+	}
+	if running == nil {
+		c.early[b.held] = true // its slot is about to begin it, or has just ended it
 	}
 	c.mu.Unlock()
-	if cancel != nil {
-		cancel(errTaken)
+	if running != nil {
+		running.ctx.cancel(errTaken)
 	}
 }
 
 // begin makes a block known, so that it can be ended from outside.
-func (c *crew) begin(b *Block) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	key := leaseKey{b.Epoch, b.Lease}
+func (c *crew) begin(a *attempt) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running[key] = cancel
-	if c.early[key] {
-		cancel(errTaken)
+	a.slot.now = a
+	taken, halted := c.early[a.block.held], c.halted
+	c.mu.Unlock()
+	if taken {
+		a.ctx.cancel(errTaken)
 	}
-	if c.halted {
-		cancel(errStopped)
+	if halted {
+		a.ctx.cancel(errStopped)
 	}
-	return ctx, cancel
 }
 
 // release gives a block back.
-func (c *crew) release(b Block, r Result) {
-	err := c.client.Release(b, r)
-	key := leaseKey{b.Epoch, b.Lease}
+func (c *crew) release(a *attempt, r *Result) {
+	b := &a.block
+	err := c.client.giveBack(b.held, r)
+	full := false
 	c.mu.Lock()
-	delete(c.running, key)
-	delete(c.early, key)
-	c.served[b.TaskID()]++
-	full := b.Task.Spec.MaxBlocksPerWorker > 0 && c.served[b.TaskID()] >= b.Task.Spec.MaxBlocksPerWorker
+	a.slot.now = nil
+	delete(c.early, b.held)
+	if most := b.Task.Spec.MaxBlocksPerWorker; most > 0 {
+		c.served[b.TaskID()]++
+		full = c.served[b.TaskID()] >= most
+	}
 	c.mu.Unlock()
 	if err != nil {
 		c.client.logf("block %s ended (%v), but it had been taken away", b.Label(), r.Outcome)

@@ -38,64 +38,87 @@ type slot struct {
 
 	memoryKills int64 // in this worker's cgroup before the block
 
-	writtenOff bool // a function holds it and does not let go
+	now *attempt // guarded by crew.mu
+	f   Func     // of the task, if it is one of functions
+	// begun: hasStarted has been called for the task.
+	begun bool
 }
 
 // loop runs blocks until there are no more.
 func (s *slot) loop() {
-	for !s.writtenOff {
+	var last *attempt
+	ended := false
+	defer func() {
+		if !ended && last.state.Load() != writtenOff {
+			go s.loop() // its function has ended this goroutine (runtime.Goexit)
+		}
+	}()
+	var got []*heldBlock
+	for {
 		// Leave ends the wait.
-		got, err := s.crew.client.Acquire(context.Background(), 1)
-		if err != nil {
+		var err error
+		if got, err = s.crew.client.take(context.Background(), 1, got); err != nil {
 			break
 		}
-		for _, b := range got {
-			s.crew.release(b, s.attempt(b))
+		last = newAttempt(s, got[0])
+		s.run(last)
+		if last.state.Load() == writtenOff {
+			ended = true
+			return
 		}
 	}
+	ended = true
+	s.end()
+}
+
+// end leaves the slot: nothing runs in it any more that can be waited for.
+func (s *slot) end() {
 	s.endStream()
 	if s.out != nil {
 		s.out.close()
 	}
+	s.crew.slots.Done()
 }
 
-// attempt runs one block to its end.
-func (s *slot) attempt(b Block) Result {
-	start := time.Now()
-	ctx, cancel := s.crew.begin(&b)
-	defer cancel(nil)
-	defer b.Task.limit.start(func() { cancel(errTimedOut) })()
-	r, tail := s.measured(ctx, &b)
-	r.Wall = time.Since(start)
+// run runs one block to its end.
+func (s *slot) run(a *attempt) {
+	spec := &a.block.Task.Spec
+	s.serve(a.block.Task)
+	if spec.Runner == runnerFunc && len(spec.Check) == 0 {
+		s.function(a)
+		return
+	}
+	r, ended := s.measured(&a.ctx, &a.block)
+	if !ended {
+		s.function(a)
+		return
+	}
+	a.end(r)
+}
+
+// measured runs processes for the block with their output marked. They have not ended it if a function is to follow.
+func (s *slot) measured(ctx context.Context, b *Block) (r Result, ended bool) {
+	if s.out == nil {
+		var err error
+		if s.out, err = newOutput(s.crew.log); err != nil {
+			return s.cannotStart(b, err), true
+		}
+	}
+	s.out.begin(b.Label())
+	s.memoryKills = s.crew.memory.Count()
+	r, ended = s.processes(ctx, b)
+	tail := s.out.end()
+	if !ended {
+		return r, false
+	}
+	s.hintAtMemory(&r, tail)
 	switch r.Outcome {
 	case wire.Failed, wire.TimedOut, wire.OutOfMemory, wire.Lost:
 		if r.Tail == "" {
 			r.Tail = tail
 		}
-		r.Message, r.Tail = api.Printable(r.Message), api.Printable(r.Tail)
-		s.crew.client.logf("block %s: %v: %s", b.Label(), r.Outcome, api.OneLine(r.Message))
 	}
-	return r
-}
-
-// measured runs the block with its output marked, and gives the end of that.
-func (s *slot) measured(ctx context.Context, b *Block) (Result, string) {
-	s.serve(b.Task)
-	if b.Task.Spec.Runner == runnerFunc && len(b.Task.Spec.Check) == 0 {
-		return s.run(ctx, b), ""
-	}
-	if s.out == nil {
-		var err error
-		if s.out, err = newOutput(s.crew.log); err != nil {
-			return s.cannotStart(b, err), ""
-		}
-	}
-	s.out.begin(b.Label())
-	s.memoryKills = s.crew.memory.Count()
-	r := s.run(ctx, b)
-	tail := s.out.end()
-	s.hintAtMemory(&r, tail)
-	return r, tail
+	return r, true
 }
 
 // serve prepares the slot for a task.
@@ -108,37 +131,38 @@ func (s *slot) serve(t *Task) {
 	first := min(s.number*t.Spec.GPUs, len(gpus))
 	c := s.crew.client
 	s.task, s.found = t, map[string]string{}
+	s.f, s.begun = s.crew.cfg.Funcs[t.Spec.ID], false
 	s.at = place{
 		runID: c.RunID(), runDir: t.Spec.RunDir, workerID: c.WorkerID(),
-		slot: s.number, gpus: gpus[first:min(first+t.Spec.GPUs, len(gpus))],
+		slot: s.number, gpus: gpus[first:min(first+t.Spec.GPUs, len(gpus))], gpusBefore: first, workerGPUs: len(gpus),
 	}
 	s.env = slotEnvironment(inheritedEnvironment(), t, s.at)
 }
 
-func (s *slot) run(ctx context.Context, b *Block) Result {
+func (s *slot) processes(ctx context.Context, b *Block) (r Result, ended bool) {
 	if len(b.Task.Spec.Check) > 0 {
 		if r, ended := s.check(ctx, b); ended {
-			return r
+			return r, true
 		}
 	}
 	if r, ended := endedByUs(ctx, b); ended {
-		return r
+		return r, true
 	}
 	switch b.Task.Spec.Runner {
 	case runnerCommand:
-		return s.command(ctx, b)
+		return s.command(ctx, b), true
 	case runnerStream, runnerPython:
-		return s.streamed(ctx, b)
+		return s.streamed(ctx, b), true
 	case runnerFunc:
-		return s.function(ctx, b)
+		return Result{}, false
 	default:
-		return s.cannotStart(b, fmt.Errorf("this worker has no runner %q", b.Task.Spec.Runner))
+		return s.cannotStart(b, fmt.Errorf("this worker has no runner %q", b.Task.Spec.Runner)), true
 	}
 }
 
 // endedByUs is the result of a block that was ended from outside.
 func endedByUs(ctx context.Context, b *Block) (Result, bool) {
-	cause := context.Cause(ctx)
+	cause := causeOf(ctx)
 	switch {
 	case cause == nil:
 		return Result{}, false
@@ -158,6 +182,12 @@ func (s *slot) judge(r process.Result, outOfMemory string) Result {
 	}
 	if outOfMemory != "" {
 		return Result{Outcome: wire.OutOfMemory, Message: r.String() + ": " + outOfMemory}
+	}
+	if r.Signal == syscall.SIGUSR1 || r.Exit == 128+int(syscall.SIGUSR1) {
+		// Where it warns all processes of a job, it ends those that do not expect it.
+		if s.crew.warnedNow(judgement) {
+			return Result{Outcome: wire.Returned, Message: r.String() + ", with which the batch system says that the end is near"}
+		}
 	}
 	if endedFromOutside(r) {
 		timer := time.NewTimer(judgement)
@@ -225,6 +255,10 @@ func (s *slot) cannotStart(b *Block, err error) Result {
 
 // hasStarted notes that user code of the task can be started here.
 func (s *slot) hasStarted(b *Block) {
+	if s.begun {
+		return
+	}
+	s.begun = true
 	s.crew.mu.Lock()
 	defer s.crew.mu.Unlock()
 	s.crew.started[b.TaskID()] = true

@@ -61,6 +61,8 @@ type Block struct {
 	Attempt int
 	// Epoch and Lease name the hand-out.
 	Epoch, Lease uint64
+
+	held *heldBlock
 }
 
 // newBlock is a block of the task; false if the grid has no such block.
@@ -68,13 +70,9 @@ func newBlock(t *Task, flat, epoch, lease uint64, attempt uint32) (Block, bool) 
 	if flat >= uint64(t.Grid.Len()) {
 		return Block{}, false
 	}
-	n := int64(flat)
-	b := Block{
-		Task: t, Flat: n, Index: t.Grid.Index(n), Read: t.Grid.ReadRoi(n), Write: t.Grid.WriteRoi(n),
-		Attempt: int(attempt), Epoch: epoch, Lease: lease,
-	}
-	b.ID, b.IDFits = t.Grid.ID(n)
-	return b, true
+	name := leaseKey{epoch, lease}
+	h := heldBlock{task: t, flat: int64(flat), handed: name, first: int(attempt), now: name, attempt: int(attempt), at: -1}
+	return h.block(), true
 }
 
 // TaskID is the id of the block's task.

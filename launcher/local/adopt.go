@@ -3,6 +3,8 @@ package local
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,6 +55,19 @@ func (l *Launcher) Adopt(ctx context.Context, mark string, known func(launcher.W
 		ended = left
 	}
 	return adopted, ended, nil
+}
+
+// Release gives the workers up to the launcher of another process.
+func (l *Launcher) Release() {
+	l.mu.Lock()
+	l.closed, l.released = true, true
+	workers := slices.Collect(maps.Values(l.workers))
+	l.mu.Unlock()
+	for _, w := range workers {
+		if w.pid() == 0 {
+			w.stop()
+		}
+	}
 }
 
 // nameOf is the worker that a process is, and the entry of its environment that it shares with all that it has started; false for a

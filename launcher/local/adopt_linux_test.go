@@ -153,6 +153,40 @@ func TestWorkersThatWereTakenOverAreKilledWithAllThatTheyStarted(t *testing.T) {
 	}
 }
 
+func TestALauncherThatHasReleasedItsWorkersTouchesNone(t *testing.T) {
+	mark := "DAISY_TEST_RUN=" + t.Name() + fmt.Sprint(time.Now().UnixNano())
+	first, next := newWatched(t), newWatched(t)
+	pids := first.submit("1", 1, 1, mark)
+	dir := t.TempDir()
+	waiting := launcher.Worker{Tag: "2"}
+	if _, err := first.Submit(t.Context(), launcher.Request{Tag: "2", Count: 1, Dir: dir, GPUs: 2, Argv: []string{"/bin/true"}, LogPath: func(launcher.Worker) string { return filepath.Join(dir, "log") }}); err != nil {
+		t.Fatal(err)
+	}
+	first.next(waiting, launcher.Pending)
+	got, _, err := next.Adopt(t.Context(), mark, all)
+	if err != nil || len(got) != 1 {
+		t.Fatalf("taken over are %v: %v", got, err)
+	}
+	first.Release()
+	if s := first.next(waiting, launcher.Ended); s.End.Cause != launcher.NeverStarted {
+		t.Errorf("the one that had not started ended as %+v", s)
+	}
+	for name, err := range map[string]error{
+		"cancel": first.Cancel(t.Context(), got[0]), "kill": first.Kill(t.Context(), got[0]), "close": first.Close(t.Context()),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// What ends it says so, and it is not the first one.
+	if err := syscall.Kill(pids[0], syscall.SIGUSR1); err != nil {
+		t.Error(err)
+	}
+	if s := first.next(got[0], launcher.Ended); s.End.Ours || s.End.Signal != int(syscall.SIGUSR1) {
+		t.Errorf("the worker ended as %+v", s)
+	}
+}
+
 func TestDevicesOfWorkersThatWereTakenOverAreNotGivenToOthers(t *testing.T) {
 	mark := "DAISY_TEST_RUN=" + fmt.Sprint(time.Now().UnixNano())
 	first, next := newWatched(t), newWatched(t)

@@ -39,9 +39,11 @@ type Launcher struct {
 	watch   func(launcher.Status)
 	spawner *process.Spawner // made when first needed
 	closed  bool
-	tags    map[string]bool
-	workers map[launcher.Worker]*worker // those that have not ended
-	running sync.WaitGroup              // a goroutine for each of them, and for each kill
+	// released: the workers are another launcher's.
+	released bool
+	tags     map[string]bool
+	workers  map[launcher.Worker]*worker // those that have not ended
+	running  sync.WaitGroup              // a goroutine for each of them, and for each kill
 }
 
 var (
@@ -225,6 +227,9 @@ func (l *Launcher) kill(ctx context.Context, w *worker) {
 func (l *Launcher) find(names []launcher.Worker) []*worker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.released {
+		return nil
+	}
 	var found []*worker
 	for _, name := range names {
 		if w := l.workers[name]; w != nil {
@@ -239,8 +244,11 @@ func (l *Launcher) find(names []launcher.Worker) []*worker {
 func (l *Launcher) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
-	spawner, workers := l.spawner, slices.Collect(maps.Values(l.workers))
+	spawner, workers, released := l.spawner, slices.Collect(maps.Values(l.workers)), l.released
 	l.mu.Unlock()
+	if released {
+		return nil // the threads of the spawner stay with the workers, as one that ended would have its children reaped by nobody
+	}
 	for _, w := range workers {
 		l.kill(ctx, w)
 	}

@@ -79,7 +79,7 @@ func TestTheScriptHasWhatTheOptionsSay(t *testing.T) {
 			t.Errorf("the script lacks %q:\n%s", want, script)
 		}
 	}
-	if got := strings.Join(s.Env, " "); got != "PATH=/own A=1 SLURM_CONF=/c" {
+	if got := strings.Join(s.Env, " "); got != "PATH=/own A=1 SLURM_CONF=/c DAISY_KILL_WAIT=30" {
 		t.Errorf("environment %s", got)
 	}
 }

@@ -83,6 +83,7 @@ func (l *Launcher) plan(r launcher.Request, site Site) (s Submission, note submi
 
 	var odd []string
 	s.Env, odd = jobEnvironment(l.cfg.Env, r.Env)
+	s.Env = append(s.Env, killWait+"="+strconv.Itoa(int(site.KillWait/time.Second)))
 	if o.SlurmEnv {
 		s.Env = append(s.Env, showJob+"=1")
 	}
@@ -178,8 +179,11 @@ func placement(o *Options, cluster string, exclude []string) (args []string) {
 // showJob tells the worker that user code is to see the variables of the job.
 const showJob = "DAISY_SLURM_ENV"
 
-// identity are the variables that the script sets.
-var identity = []string{"DAISY_TAG", "DAISY_ELEMENT", "DAISY_ARRAY", "DAISY_RESTART", "DAISY_NODE", "DAISY_GPUS"}
+// identity are the variables that the script and the launcher set.
+var identity = []string{killWait, "DAISY_TAG", "DAISY_ELEMENT", "DAISY_ARRAY", "DAISY_RESTART", "DAISY_NODE", "DAISY_GPUS"}
+
+// killWait tells the worker how many seconds after SIGTERM it is killed.
+const killWait = "DAISY_KILL_WAIT"
 
 // jobEnvironment is the environment of sbatch, which the job inherits: the launcher's own, and over it that of the request. Variables by
 // which sbatch would take options stay out. Those that the shell of the script would drop are given apart.

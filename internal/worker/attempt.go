@@ -1,0 +1,103 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/units"
+	"example.org/daisy/internal/wire"
+)
+
+// An attempt is a block that a slot runs.
+type attempt struct {
+	slot  *slot
+	block Block
+	ctx   blockContext
+	clock blockClock
+	state atomic.Int32
+}
+
+// States of an attempt. Who takes it out of inFunction tells its end.
+const (
+	outside    = iota // of a function of ours
+	inFunction        // on the goroutine of the slot
+	returned
+	writtenOff // its function is still there, and nobody waits for it any more
+)
+
+func newAttempt(s *slot, h *heldBlock) *attempt {
+	a := &attempt{slot: s, block: h.block()}
+	a.ctx.watcher = a
+	a.clock = blockClock{began: time.Now(), of: a}
+	s.crew.begin(a)
+	h.task.limit.start(&a.clock)
+	return a
+}
+
+func (a *attempt) timeIsUp() { a.ctx.cancel(errTimedOut) }
+
+// call runs f and tells its ends apart.
+func (a *attempt) call(f Func) {
+	// What holds if nothing else is said below.
+	r := Result{Outcome: wire.Lost, Message: "its function ended its goroutine (runtime.Goexit)"}
+	defer func() {
+		if v := recover(); v != nil {
+			r = Result{Outcome: wire.Lost, Message: "panic: " + api.OneLine(fmt.Sprint(v)), Tail: string(debug.Stack())}
+			if len(r.Tail) > maxTail {
+				r.Tail = r.Tail[:maxTail]
+			}
+		}
+		if a.state.CompareAndSwap(inFunction, returned) {
+			// What it returns after its context has ended comes of that, unless it used its grace to finish.
+			if ours, ended := endedByUs(&a.ctx, &a.block); ended && (r.Outcome != wire.Success || ours.Outcome != wire.Returned) {
+				r = ours
+			}
+			a.end(r)
+		}
+	}()
+	if err := f(&a.ctx, a.block); err != nil {
+		r = Result{Outcome: wire.Failed, Message: err.Error()}
+	} else {
+		r = Result{Outcome: wire.Success}
+	}
+}
+
+// contextEnded: a function that still runs gets a while to return.
+func (a *attempt) contextEnded(cause error) {
+	if a.state.Load() == inFunction {
+		grace := a.slot.crew.killGrace(cause)
+		time.AfterFunc(grace, func() { a.writeOff(grace) })
+	}
+}
+
+// writeOff gives up an attempt whose function ignores its context, and so cannot be ended, and with it the slot.
+func (a *attempt) writeOff(grace time.Duration) {
+	if !a.state.CompareAndSwap(inFunction, writtenOff) {
+		return
+	}
+	s := a.slot
+	ours, _ := endedByUs(&a.ctx, &a.block)
+	ours.Message += fmt.Sprintf("; its function ignores its context and still runs after %s: slot %d of worker %s is written off",
+		units.Duration(grace), s.number, s.crew.client.WorkerID())
+	s.crew.client.logf("block %s: %s", a.block.Label(), ours.Message)
+	a.end(ours)
+	s.end()
+}
+
+// end gives the block back.
+func (a *attempt) end(r Result) {
+	b := &a.block
+	b.Task.limit.stop(&a.clock)
+	a.ctx.cancel(context.Canceled)
+	r.Wall = time.Since(a.clock.began)
+	switch r.Outcome {
+	case wire.Failed, wire.TimedOut, wire.OutOfMemory, wire.Lost:
+		r.Message, r.Tail = api.Printable(r.Message), api.Printable(r.Tail)
+		a.slot.crew.client.logf("block %s: %v: %s", b.Label(), r.Outcome, api.OneLine(r.Message))
+	}
+	a.slot.crew.release(a, &r)
+}

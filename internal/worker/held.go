@@ -1,0 +1,55 @@
+package worker
+
+// A heldBlock is a block that has not been released, under the name that its hand-out had. A coordinator that has resumed the run knows
+// the hand-out under another name, which whoever runs the block need not hear of.
+type heldBlock struct {
+	task   *Task
+	flat   int64
+	handed leaseKey // the name that the hand-out had
+	first  int      // the attempt, as it was counted then
+	taken  bool     // a slot has it
+	now    leaseKey
+	// attempt is as the coordinator counts now.
+	attempt int
+	// at is its place among all that are held, -1 once it is not.
+	at int
+}
+
+// block is what a slot gets.
+func (h *heldBlock) block() Block {
+	b := Block{Task: h.task, Flat: h.flat, Attempt: h.first, Epoch: h.handed.epoch, Lease: h.handed.lease, held: h}
+	if t := h.task; t != nil {
+		b.Index, b.Read, b.Write = t.Grid.Index(h.flat), t.Grid.ReadRoi(h.flat), t.Grid.WriteRoi(h.flat)
+		b.ID, b.IDFits = t.Grid.ID(h.flat)
+	}
+	return b
+}
+
+// same: both are hand-outs of one block.
+func (h *heldBlock) same(other *heldBlock) bool {
+	return h.task != nil && other.task != nil && h.task.Spec.Index == other.task.Spec.Index && h.flat == other.flat
+}
+
+type leaseKey struct{ epoch, lease uint64 }
+
+// held are the blocks that have not been released, in no order.
+type held []*heldBlock
+
+func (l *held) add(h *heldBlock) {
+	h.at = len(*l)
+	*l = append(*l, h)
+}
+
+// remove is false if it is not there.
+func (l *held) remove(h *heldBlock) bool {
+	if h.at < 0 {
+		return false
+	}
+	list := *l
+	last := len(list) - 1
+	list[h.at] = list[last]
+	list[h.at].at = h.at
+	list[last] = nil
+	*l, h.at = list[:last], -1
+	return true
+}
