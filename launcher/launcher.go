@@ -99,6 +99,8 @@ type Request struct {
 	CPUMilli    int64
 	MemoryBytes int64
 	GPUs        int
+	// Throttle is how many of them may run at once, in a Queue, where the rest waits; 0 = all.
+	Throttle int
 	// Exclude are nodes on which none is to start; never any where there is one node only.
 	Exclude []string
 	// Options are those that the job file has for the launcher, by key; a single value is a list of one.

@@ -54,6 +54,8 @@ var ErrUnsure = errors.New("the batch system did not answer: it may have accepte
 type Refusal struct {
 	Kind RefusalKind
 	Text string
+	// Most is how many workers a submission may have, where RefusedForLimits says that; 0 = not known.
+	Most int
 }
 
 // Error is the system's words.

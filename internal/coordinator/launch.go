@@ -16,6 +16,7 @@ func (c *Coordinator) submit(s *engine.Submission) {
 	task := c.cfg.Job.Task(c.pipeline.Tasks()[s.Task].ID)
 	r := RequestFor(c.cfg.Job, task, s.Tag, s.Count, c.cfg.WorkerArgv, c.runPath())
 	r.Env, r.Exclude = LaunchEnvironment(c.environment(), c.runID), slices.Clone(s.Exclude)
+	r.Throttle = s.Throttle
 	r.LogPath = func(launcher.Worker) string { return "" }
 	if d := c.cfg.RunDir; d != nil {
 		r.LogPath = func(w launcher.Worker) string { return d.LogPath(w.String()) }
@@ -70,6 +71,8 @@ func (c *Coordinator) ask(kind engine.EffectKind, a engine.Ask) {
 			got.Known, got.Err = q.Known(ctx, a.Array)
 		case engine.EffectAccount:
 			got.Listing, got.Err = q.Account(ctx, a.Arrays...)
+		case engine.EffectThrottle:
+			got.Err = q.Throttle(ctx, a.Array, a.Count)
 		case engine.EffectExclude:
 			got.Err = q.Exclude(ctx, a.Array, a.Nodes)
 		case engine.EffectCancelArray:

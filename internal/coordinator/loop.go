@@ -211,13 +211,14 @@ func (c *Coordinator) perform() {
 				c.owned.marks = append(c.owned.marks, mark{task: f.Task, done: f.Done, block: f.Block})
 			}
 		case engine.EffectJoined, engine.EffectRefused, engine.EffectWelcome, engine.EffectBlocks, engine.EffectAcknowledge,
-			engine.EffectRecall, engine.EffectReassign, engine.EffectDrain, engine.EffectStop, engine.EffectKillBlock, engine.EffectClose:
+			engine.EffectRecall, engine.EffectReassign, engine.EffectDrain, engine.EffectStop, engine.EffectKillBlock, engine.EffectTimeLeft,
+			engine.EffectClose:
 			c.tell(f)
 		case engine.EffectSubmit:
 			c.submit(f.Submit)
 		case engine.EffectCancel, engine.EffectKill:
 			c.end(f.Kind, f.Workers)
-		case engine.EffectBind, engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectExclude, engine.EffectCancelArray:
+		case engine.EffectBind, engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectThrottle, engine.EffectExclude, engine.EffectCancelArray:
 			c.ask(f.Kind, *f.Ask)
 		case engine.EffectEnded:
 			c.record(f.Attempt)

@@ -3,7 +3,9 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,6 +20,11 @@ import (
 
 // aBatchSystem runs a job of one task over a batch system in memory, which starts everything 2 s after it was submitted.
 func aBatchSystem(t *testing.T, q *launchertest.Queue, blocks int64, user worker.Func) Result {
+	t.Helper()
+	return aBatchSystemWithLogs(t, q, blocks, io.Discard, user)
+}
+
+func aBatchSystemWithLogs(t *testing.T, q *launchertest.Queue, blocks int64, log io.Writer, user worker.Func) Result {
 	t.Helper()
 	d := job.Defaults
 	task := lineTask(t, "a", blocks, 1)
@@ -36,7 +43,7 @@ func aBatchSystem(t *testing.T, q *launchertest.Queue, blocks int64, user worker
 			more := q.More()
 			for _, e := range q.Elements() {
 				if e.State == launcher.Pending {
-					all.Go(func() { work(ctx, c, q, e, user) })
+					all.Go(func() { work(ctx, c, q, e, log, user) })
 				}
 			}
 			select {
@@ -55,7 +62,7 @@ func aBatchSystem(t *testing.T, q *launchertest.Queue, blocks int64, user worker
 }
 
 // work is the life of an element, if it is still pending when its time comes.
-func work(ctx context.Context, c *Coordinator, q *launchertest.Queue, e launcher.Element, user worker.Func) {
+func work(ctx context.Context, c *Coordinator, q *launchertest.Queue, e launcher.Element, log io.Writer, user worker.Func) {
 	select {
 	case <-time.After(2 * time.Second):
 	case <-ctx.Done():
@@ -71,7 +78,7 @@ func work(ctx context.Context, c *Coordinator, q *launchertest.Queue, e launcher
 		return
 	}
 	err := worker.Run(ctx, worker.Config{
-		Dial: c.Dial, RunID: c.RunID(), Secret: c.Secret(), Slots: 1, Node: "n1", Funcs: map[string]worker.Func{"a": user},
+		Dial: c.Dial, RunID: c.RunID(), Secret: c.Secret(), Slots: 1, Node: "n1", Log: log, Funcs: map[string]worker.Func{"a": user},
 		Identity: worker.Identity{Tag: e.Tag, Element: e.First, Array: e.Array},
 	})
 	end := launcher.End{}
@@ -128,4 +135,46 @@ func TestABatchSystemThatDoesNotAnswerHoldsNothingUp(t *testing.T) {
 			t.Errorf("it is %+v", got)
 		}
 	})
+}
+
+// TestAWorkerHearsHowLongItsBatchSystemLetsItRun: at first, and when somebody has changed it.
+func TestAWorkerHearsHowLongItsBatchSystemLetsItRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := launchertest.NewQueue()
+		var mu sync.Mutex
+		var log strings.Builder
+		n := 0
+		aBatchSystemWithLogs(t, q, 4, lockedWriter{&mu, &log}, func(context.Context, worker.Block) error {
+			mu.Lock()
+			n++
+			first := n == 1
+			mu.Unlock()
+			if !first {
+				return nil
+			}
+			for _, left := range []time.Duration{2 * time.Hour, time.Hour} {
+				for i := range 4 {
+					q.Set("1", i, func(e *launcher.Element) { e.Left = left })
+				}
+				time.Sleep(20 * time.Minute)
+			}
+			return nil
+		})
+		for _, left := range []string{"2h00m", "1h00m"} {
+			if !strings.Contains(log.String(), "the batch system lets this worker run for "+left+" more") {
+				t.Errorf("no worker hears of %s: %s", left, log.String())
+			}
+		}
+	})
+}
+
+type lockedWriter struct {
+	mu *sync.Mutex
+	to *strings.Builder
+}
+
+func (w lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
 }

@@ -233,6 +233,8 @@ func (c *Coordinator) tell(f *engine.Effect) {
 		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendStop(dst, wire.Stop{Message: f.Text}) })
 	case engine.EffectKillBlock:
 		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendKillBlock(dst, wire.KillBlock{Lease: uint64(f.Lease)}) })
+	case engine.EffectTimeLeft:
+		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendTimeLeft(dst, wire.TimeLeft{LeftNanos: int64(f.Left)}) })
 	case engine.EffectClose:
 		s.w.Flush()
 		_ = s.conn.Close()

@@ -10,7 +10,8 @@ type pastSubmission struct {
 	tag, array   string
 	task         int32
 	count, slots int64
-	void         bool // refused, or not there
+	void         bool  // refused, or not there
+	throttle     int64 // how many of it run at once, 0 = all
 }
 
 func (s *pastSubmission) fields(c *coder) {
@@ -20,6 +21,7 @@ func (s *pastSubmission) fields(c *coder) {
 	c.int64(&s.slots)
 	c.string(&s.array)
 	c.bool(&s.void)
+	c.int64(&s.throttle)
 }
 
 // submission finds the last one with a tag.
@@ -58,6 +60,7 @@ func (e *Engine) adopt(p *Past) {
 			continue
 		}
 		e.book.Adopt(was.tag, was.array, int(was.count), ended[was.tag], ran[was.tag])
+		e.book.Throttle(was.tag, int(was.throttle))
 		e.adoptWorkers(was, ended[was.tag])
 		if was.array != "" {
 			e.binds = append(e.binds, fleet.Call{Kind: fleet.CallBind, Tag: was.tag, Array: was.array})
@@ -79,14 +82,35 @@ func (e *Engine) adoptWorkers(was *pastSubmission, ended []int) {
 		if over[i] || s.workers[i] != nil {
 			continue
 		}
-		w := &worker{id: launcher.Worker{Tag: was.tag, Element: i}.String(), sub: s, element: i, task: was.task, slots: int32(was.slots), answer: never, missed: true}
+		w := &worker{id: launcher.Worker{Tag: was.tag, Element: i}.String(), sub: s, element: i, task: was.task, slots: int32(was.slots), answer: never, missed: true, spare: was.throttle > 0}
 		e.workers[w.id] = w
 		s.workers[i] = w
 		s.left++
-		e.fleet.Inherit(int(w.task), int64(w.slots))
-		e.tight = true
+		if !w.spare {
+			e.fleet.Inherit(int(w.task), int64(w.slots))
+			e.tight = true
+		}
 		e.enlist(w)
 		e.recount(w)
 	}
+	s.throttle, s.inForce = was.throttle, was.throttle
+	e.reshare(s)
 	e.lookAt(e.pendingPatience())
+}
+
+// carryOverBatch takes over what a batch system has shown of a task: how many workers it has room for at once, and which blocks were cut
+// by the end of a worker. Without one nothing of it counts.
+func (e *Engine) carryOverBatch(task int32, was *pastTask) {
+	if e.book == nil {
+		return
+	}
+	if was.wave > 0 {
+		e.classes[e.tasks[task].class].wave = was.wave
+	}
+	for block, n := range was.cuts {
+		if e.cuts == nil {
+			e.cuts = map[blockOf]int{}
+		}
+		e.cuts[blockOf{task, block}] = int(n)
+	}
 }

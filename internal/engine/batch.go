@@ -46,9 +46,10 @@ type batch struct {
 
 // A class is workers that are alike, where they come from a batch system.
 type class struct {
-	wave   int64 // no more are asked for at once: the system had no room for twice as many; 0 = no bound
-	more   bool  // it was said that its workers were given more than they asked for
-	yields bool  // its share went to others: nothing more is asked for until one of it runs, or none is left
+	wave   int64         // no more are asked for at once: the system had no room for twice as many, or no larger arrays; 0 = no bound
+	ranAt  time.Duration // when the last one of it ended that had started
+	more   bool          // it was said that its workers were given more than they asked for
+	yields bool          // its share went to others: nothing more is asked for until one of it runs, or none is left
 }
 
 // openBook begins to keep the book.
@@ -98,7 +99,7 @@ func (e *Engine) ask(call *fleet.Call) {
 	switch call.Kind {
 	case fleet.CallSubmit:
 		s := e.submissions[call.Tag]
-		s.request.Exclude = call.Nodes
+		s.request.Exclude, s.request.Throttle = call.Nodes, call.Count
 		f.Kind, f.Submit, f.Task = EffectSubmit, &s.request, s.request.Task
 	case fleet.CallBind:
 		f.Kind = EffectBind
@@ -110,6 +111,8 @@ func (e *Engine) ask(call *fleet.Call) {
 		f.Kind = EffectAccount
 	case fleet.CallExclude:
 		f.Kind = EffectExclude
+	case fleet.CallThrottle:
+		f.Kind = EffectThrottle
 	case fleet.CallCancelArray:
 		f.Kind = EffectCancelArray
 	case fleet.CallCancel:
@@ -159,6 +162,14 @@ func (e *Engine) learn(n *fleet.News) {
 		e.neverStarts(s.request.Task, fmt.Sprintf("its workers would never start: %s", reasonWords(n.Reason)))
 	case fleet.NewsNotExcluded:
 		e.notice("pending workers of submission %s cannot be kept off nodes (%v): they are cancelled and asked for again", n.Tag, n.Err)
+	case fleet.NewsThrottled:
+		if s != nil {
+			e.throttled(s, int64(n.Count))
+		}
+	case fleet.NewsNotThrottled:
+		if s != nil {
+			e.notThrottled(s)
+		}
 	case fleet.NewsStays:
 		e.notice("array %s was cancelled several times and is still there: it takes its share until it ends; cancel it by hand", n.Array)
 	case fleet.NewsDeaf:
@@ -175,6 +186,7 @@ func (e *Engine) learnOf(w *worker, n *fleet.News) {
 	st := &n.Status
 	if st.Left > 0 {
 		w.until = e.now + st.Left
+		e.tellTimeLeft(w)
 	}
 	w.wish = n.Wish
 	if st.Node != "" && w.node != st.Node {
@@ -214,6 +226,10 @@ func (e *Engine) refusedBy(s *submission, err error) {
 		return
 	case launcher.RefusedForLimits:
 		c.wave = max(count/2, 1)
+		if r.Most > 0 {
+			c.wave = int64(r.Most)
+		}
+		e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
 		if count == 1 {
 			t.pauseTo = e.now + noRoomPause
 		}
@@ -276,6 +292,9 @@ func (e *Engine) notReplaced(w *worker) {
 	if e.phase != running || t.ended {
 		return
 	}
+	if w.sub.throttle > 0 && e.lower(w.sub) {
+		return // what waits behind it does not take its place
+	}
 	left := e.fleet.Slots(int(w.task))
 	if left == 0 {
 		e.hopeless(t, "they were cancelled by hand")
@@ -285,7 +304,8 @@ func (e *Engine) notReplaced(w *worker) {
 }
 
 // startsOfClass bounds how many workers of a task may be asked for, where they come from a batch system.
-func (e *Engine) startsOfClass(t *task, starts int64) int64 {
+func (e *Engine) startsOfClass(i int, starts int64) int64 {
+	t := &e.tasks[i]
 	c := &e.classes[t.class]
 	if !e.book.MaySubmit(e.now) || t.hopeless != "" || c.yields && e.waitsInQueue(t.class) {
 		return 0
@@ -293,7 +313,7 @@ func (e *Engine) startsOfClass(t *task, starts int64) int64 {
 	if c.wave > 0 {
 		starts = min(starts, c.wave)
 	}
-	return starts
+	return min(starts, e.submittable()) + e.spares(i)
 }
 
 // waitsInQueue reports whether a class has workers in the queue. One that has none, or one that runs, asks for more again.
@@ -325,7 +345,7 @@ func (e *Engine) listImpatient() {
 		case w.sub == nil:
 		case w.nonce != 0 || w.hasBegun:
 			runs[c] = true
-		case w.goes() || !w.sub.sent:
+		case w.goes() || !w.sub.sent || w.spare || w.yields:
 		default:
 			if o := oldest[c]; o == nil || w.bornAt < o.bornAt || w.bornAt == o.bornAt && w.element < o.element {
 				oldest[c] = w
@@ -336,7 +356,7 @@ func (e *Engine) listImpatient() {
 	first := len(d.idle)
 	for _, w := range list {
 		t := &e.tasks[w.task]
-		if runs[t.class] || oldest[t.class] == w || t.ready == 0 || e.now < w.bornAt+e.pendingPatience() {
+		if runs[t.class] || oldest[t.class] == w || t.ready == 0 || e.now < max(w.bornAt, e.classes[t.class].ranAt)+e.pendingPatience() {
 			continue
 		}
 		d.idle = append(d.idle, fleet.Idle{Ref: len(d.refs), Task: int(w.task), Slots: int64(w.slots), Since: w.bornAt, Starting: true, Pinned: true})
@@ -470,7 +490,7 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 	unsure := ""
 	begun, first, queued := int64(0), (*worker)(nil), int64(0)
 	for _, w := range e.live {
-		if int(w.task) != i || w.sub == nil || w.nonce != 0 {
+		if int(w.task) != i || w.sub == nil || w.nonce != 0 || w.spare {
 			continue
 		}
 		if tag := w.sub.tag; !seen[tag] {
@@ -503,6 +523,9 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 			why = ": " + words
 		}
 		say("waiting for %s%s%s", units.Plural(n, "pending worker"), why, when)
+	}
+	if s := e.spareWaits(i); s != "" {
+		say("%s", s)
 	}
 	if queued > 0 {
 		say("%s asked for", units.Plural(queued, "worker"))

@@ -38,6 +38,7 @@ type rough struct {
 	tasks []job.Task
 	twins map[string]bool
 	lives int
+	most  int64 // max_submitted
 }
 
 func newRough(t *rapid.T) *rough {
@@ -51,9 +52,14 @@ func newRough(t *rapid.T) *rough {
 		if rapid.Bool().Draw(t, "a class of its own") {
 			task.Env = []string{fmt.Sprint("N=", i)}
 		}
+		if rapid.Bool().Draw(t, "queued behind a throttle") {
+			task.Options = map[string][]string{"array_limit": {fmt.Sprint(rapid.IntRange(2, 12).Draw(t, "array_limit"))}}
+		}
 		r.tasks = append(r.tasks, task)
 	}
+	r.most = rapid.SampledFrom([]int64{0, 0, 2, 9}).Draw(t, "max_submitted")
 	r.c = newCluster(t, nil, r.tasks...)
+	r.c.e.cfg.Job.MaxSubmitted = r.most
 	r.c.block = rapid.SampledFrom([]time.Duration{time.Second, 20 * time.Second, 5 * time.Minute}).Draw(t, "block")
 	r.c.q.Accounting = rapid.Bool().Draw(t, "accounting")
 	slow := rapid.SampledFrom([]time.Duration{0, 30 * time.Second, 20 * time.Minute}).Draw(t, "queue")
@@ -164,6 +170,7 @@ func (r *rough) resume() {
 	}
 	was := r.c
 	n := was.resumed(r.tasks...)
+	n.e.cfg.Job.MaxSubmitted = r.most
 	r.c = n
 	for _, id := range slices.Sorted(maps.Keys(was.agents)) {
 		a := was.agents[id]
@@ -182,14 +189,36 @@ func (r *rough) resume() {
 // check: what the batch system holds is within the limits.
 func (r *rough) check() {
 	slots := make([]int64, len(r.tasks))
-	for _, state := range []launcher.State{launcher.Pending, launcher.Running} {
+	type array struct{ waits, runs, throttle int64 }
+	arrays := map[launcher.Element]array{} // by tag and id
+	for _, state := range []launcher.State{launcher.Running, launcher.Pending} {
 		for _, e := range r.elements(state) {
-			if w := r.c.e.launchedAs(launcher.Worker{Tag: e.Tag, Element: e.First}); w != nil && w.task >= 0 {
-				slots[w.task]++
-			} else {
+			w := r.c.e.launchedAs(launcher.Worker{Tag: e.Tag, Element: e.First})
+			if w == nil {
 				r.t.Fatalf("element %d of %s is in the queue, and the engine does not know it", e.First, e.Tag)
 			}
+			of := launcher.Element{Tag: e.Tag, Array: e.Array}
+			a := arrays[of]
+			if state == launcher.Running {
+				a.runs++
+				slots[w.task]++
+			} else {
+				a.waits, a.throttle = a.waits+1, int64(e.Throttle)
+			}
+			arrays[of] = a
 		}
+	}
+	there := int64(0)
+	for of, a := range arrays {
+		there += a.waits + a.runs
+		may := a.waits
+		if a.throttle > 0 {
+			may = min(may, max(a.throttle-a.runs, 0))
+		}
+		slots[r.c.e.submissions[of.Tag].request.Task] += may
+	}
+	if most := r.most; most > 0 && there > most {
+		r.t.Fatalf("at %v there are %d workers in the queue, max_submitted is %d", r.c.now, there, most)
 	}
 	for i, n := range slots {
 		// Limits that became smaller take a moment.

@@ -74,6 +74,7 @@ type agent struct {
 	served  int
 	told    bool
 	ready   bool // it is welcome
+	until   time.Duration
 }
 
 func taskOf(blocks int64, id string) job.Task {
@@ -165,7 +166,7 @@ func (c *cluster) effect(f *Effect) {
 	case EffectSubmit:
 		s := *f.Submit
 		c.submits = append(c.submits, &s)
-		array, err := c.q.Submit(context.Background(), launcher.Request{Tag: s.Tag, Count: s.Count, Exclude: s.Exclude})
+		array, err := c.q.Submit(context.Background(), launcher.Request{Tag: s.Tag, Count: s.Count, Throttle: s.Throttle, Exclude: s.Exclude})
 		answer(Answer{Array: array, Err: err})
 		for i := range s.Count {
 			if d := c.starts(s.Tag, i); d != never {
@@ -183,6 +184,8 @@ func (c *cluster) effect(f *Effect) {
 	case EffectAccount:
 		l, err := c.q.Account(context.Background(), f.Ask.Arrays...)
 		answer(Answer{Listing: l, Err: err})
+	case EffectThrottle:
+		answer(Answer{Err: c.q.Throttle(context.Background(), f.Ask.Array, f.Ask.Count)})
 	case EffectExclude:
 		answer(Answer{Err: c.q.Exclude(context.Background(), f.Ask.Array, f.Ask.Nodes)})
 	case EffectCancelArray:
@@ -223,6 +226,8 @@ func (c *cluster) effect(f *Effect) {
 				c.goOn(a)
 			}
 		})
+	case EffectTimeLeft:
+		c.by(f.Session).until = c.now + f.Left
 	case EffectDrain, EffectStop:
 		if a := c.by(f.Session); a != nil {
 			a.told = true
@@ -258,6 +263,10 @@ func (c *cluster) reap() {
 
 // start has an element start, if it is still pending, and its worker join.
 func (c *cluster) start(tag string, element, slots int) {
+	if !c.q.Room(tag) {
+		c.after(5*time.Second, func() { c.start(tag, element, slots) })
+		return
+	}
 	for _, e := range c.all() {
 		if e.Tag == tag && e.First == element && e.State == launcher.Pending {
 			c.q.Start(tag, element, c.node(tag, element))
@@ -569,6 +578,24 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("submissions of %v", counts)
 		}
 	})
+	t.Run("for more than an array may have: as many as it may", func(t *testing.T) {
+		for _, most := range []int{1, 3} {
+			c := newCluster(t, nil, taskOf(40, "a"))
+			c.q.NextSubmit = func(launcher.Request) launchertest.Outcome {
+				return launchertest.Outcome{Err: &launcher.Refusal{Kind: launcher.RefusedForLimits, Most: most, Text: "no"}}
+			}
+			c.ends(time.Hour, RunDone)
+			workers := 0
+			for i, s := range c.submits[1:] {
+				if workers += s.Count; s.Count > most || i == 0 && s.Count < most {
+					t.Errorf("of at most %d, %d are asked for at once", most, s.Count)
+				}
+			}
+			if workers != 8 {
+				t.Errorf("%d workers, want 8", workers)
+			}
+		}
+	})
 	t.Run("for now: later", func(t *testing.T) {
 		c := newCluster(t, nil, taskOf(4, "a"))
 		c.q.NextSubmit = func(launcher.Request) launchertest.Outcome { return refuse(launcher.RefusedForNow) }
@@ -594,6 +621,35 @@ func TestRefusals(t *testing.T) {
 		c.ends(time.Hour, RunDone)
 		c.mustSay("no more workers are asked for")
 	})
+}
+
+// TestNoMoreAreSubmittedThanMay: several tasks that are no workers of each other may have six together.
+func TestNoMoreAreSubmittedThanMay(t *testing.T) {
+	a, b := taskOf(40, "a"), taskOf(40, "b")
+	b.Env = []string{"B=1"}
+	c := newCluster(t, nil, a, b)
+	c.e.cfg.Job.MaxSubmitted = 6
+	most := 0
+	for range 1000 {
+		if c.run(c.now + time.Second); c.final != nil {
+			break
+		}
+		there := 0
+		for _, e := range c.all() {
+			if e.State == launcher.Pending || e.State == launcher.Running {
+				there++
+			}
+		}
+		if most = max(most, there); there == 6 && c.e.tasks[1].starters == 0 && c.e.tasks[1].joined == 0 {
+			if got := c.e.waits(1); !strings.Contains(got, "no more may be queued: max_submitted 6") {
+				t.Errorf("it waits for %q", got)
+			}
+		}
+	}
+	if most != 6 {
+		t.Errorf("%d workers were there at once, want 6", most)
+	}
+	c.ends(time.Hour, RunDone)
 }
 
 func TestAReasonThatNeverEndsEndsTheRun(t *testing.T) {
@@ -976,6 +1032,8 @@ func TestAWorkerGetsOnlyBlocksThatFit(t *testing.T) {
 			})
 			if a := c.agents[tag+".0"]; a != nil && !a.dead && c.now >= at {
 				t.Fatalf("worker %s runs into its limit", a.id)
+			} else if a != nil && !a.dead && a.served > 0 && (a.until > at+15*time.Second || a.until < at-15*time.Second) {
+				t.Fatalf("at %v worker %s thinks that its end is at %v, and it is at %v", c.now, a.id, a.until, at)
 			}
 		}
 		if c.final != nil {
@@ -1009,6 +1067,46 @@ func TestABlockThatNeverFitsFails(t *testing.T) {
 	if got := c.e.sched.Tally(0); got.Failed != 1 {
 		t.Errorf("the counts are %+v", got)
 	}
+}
+
+// TestABlockThatNeverFitsFailsOverTwoLives: the count goes on in the next life.
+func TestABlockThatNeverFitsFailsOverTwoLives(t *testing.T) {
+	c := newCluster(t, nil, taskOf(1, "a"))
+	c.block = time.Hour
+	c.run(10 * time.Minute)
+	c.starts = func(string, int) time.Duration { return never }
+	c.crash("1.0", launcher.End{Cause: launcher.TimeLimit})
+	c.run(c.now + time.Minute)
+	if !slices.ContainsFunc(c.records[:c.durable], func(r Record) bool { return r.Kind == RecordCut }) {
+		t.Fatal("the cut is not written down")
+	}
+	n := c.resumed(taskOf(1, "a"))
+	n.after(time.Second, func() { n.start("2", 0, 1) })
+	n.run(10 * time.Minute)
+	n.crash("2.0", launcher.End{Cause: launcher.TimeLimit})
+	n.ends(time.Hour, RunFailed)
+	if got := n.e.sched.Tally(0); got.Failed != 1 {
+		t.Errorf("the counts are %+v", got)
+	}
+}
+
+// TestAResumeKnowsHowMuchRoomThereIs: what was refused is not tried again.
+func TestAResumeKnowsHowMuchRoomThereIs(t *testing.T) {
+	c := newCluster(t, nil, taskOf(40, "a"))
+	c.q.NextSubmit = func(launcher.Request) launchertest.Outcome {
+		return launchertest.Outcome{Err: &launcher.Refusal{Kind: launcher.RefusedForLimits, Text: "no"}}
+	}
+	c.starts = func(string, int) time.Duration { return never }
+	c.run(500 * time.Millisecond)
+	n := c.resumed(taskOf(40, "a"))
+	n.starts = func(string, int) time.Duration { return 2 * time.Second }
+	n.run(time.Minute)
+	for _, s := range n.submits {
+		if s.Count > 2 {
+			t.Errorf("after a refusal of 4, %d are asked for", s.Count)
+		}
+	}
+	n.ends(time.Hour, RunDone)
 }
 
 func TestPercentilesAreKnownToAnEighth(t *testing.T) {

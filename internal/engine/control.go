@@ -230,7 +230,7 @@ func (e *Engine) shrink() {
 	x := e.excess()
 	var list []*worker
 	for _, w := range e.live {
-		if w.sub != nil && !w.goes() && x.helps(w.task, e.tasks[w.task].spec.Requires) {
+		if w.sub != nil && !w.goes() && !w.spare && !w.yields && x.helps(w.task, e.tasks[w.task].spec.Requires) {
 			list = append(list, w)
 		}
 	}
@@ -252,7 +252,11 @@ func (e *Engine) shrink() {
 		}
 		x.slots[w.task] -= int64(w.slots)
 		x.free = x.free.Add(requires.Times(int64(w.slots)))
-		e.tell(w, toDrain, "the run may use less from now on")
+		const why = "the run may use less from now on"
+		if e.yield(w, toDrain, why) {
+			continue
+		}
+		e.tell(w, toDrain, why)
 		if w.nonce == 0 || w.session == 0 && w.held == 0 && !w.away { // who is away has blocks of which it has not told
 			e.cancel(w)
 		}

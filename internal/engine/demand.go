@@ -71,7 +71,7 @@ func (e *Engine) orderWorkers() (moved bool) {
 			d.loads[i].Starts = min(starts, e.firstWave(t.class))
 		}
 		if e.book != nil {
-			d.loads[i].Starts = e.startsOfClass(t, d.loads[i].Starts)
+			d.loads[i].Starts = e.startsOfClass(i, d.loads[i].Starts)
 		}
 	}
 	d.idle, d.refs, d.orders = d.idle[:0], d.refs[:0], d.orders[:0]
@@ -93,7 +93,7 @@ func (e *Engine) orderWorkers() (moved bool) {
 				e.classes[e.tasks[w.task].class].yields = true
 			}
 		case fleet.Start:
-			e.submit(o.Task, o.Slots, o.Count)
+			e.startWorkers(&o)
 		}
 	}
 	d.anyStuck = false
@@ -106,6 +106,9 @@ func (e *Engine) orderWorkers() (moved bool) {
 		}
 	}
 	clear(d.refs)
+	if e.book != nil {
+		e.dropSpares()
+	}
 	return moved
 }
 
@@ -114,11 +117,16 @@ func (e *Engine) startsLeft() int64 {
 	if e.cfg.External {
 		return 0
 	}
-	left := ceilingPerWorker*max(e.peak, ceilingAlive) + ceilingPerReturn*e.good - e.launched
+	left := e.ceiling()
 	if left <= 0 && e.phase == running {
 		e.endEarly(StopCancel, RunBroken, "too many workers were started for what they returned: something is wrong with how they end; see their logs")
 	}
 	return max(left, 0)
+}
+
+// ceiling is how many more workers may ever be asked for, as of now.
+func (e *Engine) ceiling() int64 {
+	return ceilingPerWorker*max(e.peak, ceilingAlive) + ceilingPerReturn*e.good - e.launched
 }
 
 // firstWave is how many more workers of a class may be asked for before one has shown that it works.
@@ -160,6 +168,9 @@ func (e *Engine) reassign(w *worker, task int32) {
 
 // sendAway lets an idle worker go.
 func (e *Engine) sendAway(w *worker, why fleet.Why) {
+	if why != fleet.Over && e.yield(w, toLeave, "there is no room for it") {
+		return
+	}
 	switch why {
 	case fleet.Needed:
 		e.tell(w, toDrain, "another task needs its share of the budget")

@@ -14,6 +14,7 @@ const (
 	pendingMark                           // task: blocks below block may be handed out
 	pendingHandout                        // worker, session, seq (its request), task, handouts: hand them over
 	pendingSubmission                     // sub: ask the launcher
+	pendingShare                          // sub: its throttle may be higher
 	pendingJoin                           // seq (its request), join: a worker of a submission that has just been bound
 	pendingEnd                            // the run is over
 )
@@ -124,6 +125,8 @@ func (e *Engine) drain() {
 			e.handOver(&p)
 		case pendingSubmission:
 			e.sendSubmission(p.sub)
+		case pendingShare:
+			e.book.Throttle(p.sub.tag, int(p.sub.throttle))
 		case pendingJoin:
 			e.join(p.seq, p.join)
 		case pendingEnd:

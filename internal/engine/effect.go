@@ -40,6 +40,8 @@ const (
 	EffectStop
 	// EffectKillBlock: tell Session to kill the block of Lease; it is no longer its own.
 	EffectKillBlock
+	// EffectTimeLeft: tell Session that its batch system lets it run for Left from now on.
+	EffectTimeLeft
 	// EffectClose: close Session's connection; Text says why.
 	EffectClose
 
@@ -61,6 +63,8 @@ const (
 	EffectKnown
 	// EffectAccount: how elements of Ask.Arrays ended, of all arrays if there are none.
 	EffectAccount
+	// EffectThrottle: at most Ask.Count elements of Ask.Array are to run at once.
+	EffectThrottle
 	// EffectExclude: pending elements of Ask.Array are to keep off Ask.Nodes.
 	EffectExclude
 	// EffectCancelArray: end all of Ask.Array, if it carries Ask.Tag.
@@ -94,6 +98,7 @@ type Effect struct {
 	Seq      uint64
 	Block    int64
 	Lease    scheduler.Lease
+	Left     time.Duration
 	Record   []byte
 	Handouts []scheduler.Handout
 	Leases   []scheduler.Lease
@@ -119,6 +124,8 @@ type Kept struct {
 type Submission struct {
 	Tag   string
 	Count int
+	// Throttle is how many of them are to run at once, 0 = all.
+	Throttle int
 	// Task is the task that the workers serve first; they may be reassigned to others of its class.
 	Task int32
 	// Slots is the slots of each worker, Requires what one slot needs.

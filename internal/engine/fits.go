@@ -102,6 +102,13 @@ func (e *Engine) fitting(i int, w *worker, n int32) int32 {
 	return int32(max(min(int64(n), perSlot*int64(w.slots)-int64(w.held)), 1))
 }
 
+// tellTimeLeft lets a worker know its end, if it has one and a connection.
+func (e *Engine) tellTimeLeft(w *worker) {
+	if w.session != 0 && w.until > 0 {
+		e.emit(Effect{Kind: EffectTimeLeft, Session: w.session, Left: w.endOf() - e.now})
+	}
+}
+
 // endsSoon takes in that a batch system has told a worker that its end is near. It tells so up to a minute early: an end that the queue
 // shows is better known. Where that one is far, the worker is not cut by its time limit: it is preempted.
 func (e *Engine) endsSoon(w *worker, left time.Duration) {
@@ -134,9 +141,11 @@ func (e *Engine) cut(l *lease, end scheduler.Ending, f *Failure) (scheduler.Endi
 	if e.cuts == nil {
 		e.cuts = map[blockOf]int{}
 	}
+	e.append(Record{Kind: RecordCut, Task: l.handout.Task, Block: l.handout.Block})
 	if e.cuts[key]++; e.cuts[key] < maxCuts {
 		return end, f
 	}
+	delete(e.cuts, key)
 	longest := "none has finished yet"
 	if t := e.tasks[l.handout.Task].times; t != nil && t.total > 0 {
 		longest = "the longest that finished took " + units.Duration(t.longest.Round(time.Second))

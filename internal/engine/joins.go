@@ -65,6 +65,8 @@ type worker struct {
 	process  string        // tells it from others that were started for the same element
 	restart  int           // how often its batch system had started its element again
 	replaced bool          // and has done so since: its place is another's
+	spare    bool          // it waits behind the throttle of its array: it has no share
+	yields   bool          // it will, as soon as a lower throttle is in force
 	wish     bool          // it was cancelled by hand: it is not to be replaced
 	endSeen  bool
 	ended    bool
@@ -248,6 +250,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 	if w.nonce == 0 {
 		e.joins++
 		w.nonce, w.number, w.restart, w.process = j.Nonce, e.joins, j.Restart, j.process()
+		e.reshare(w.sub)
 		if w.sub != nil && int32(j.Slots) < w.slots { // it has fewer than it was given room for
 			e.fleet.Give(int(w.task), int64(w.slots)-int64(j.Slots))
 			w.slots = int32(j.Slots)
@@ -309,6 +312,7 @@ func (e *Engine) attach(ev *Event) {
 
 	gone, kept := e.takeStock(w, ev.Held)
 	e.emit(Effect{Kind: EffectWelcome, Session: w.session, Leases: gone, Kept: kept})
+	e.tellTimeLeft(w)
 	switch {
 	case w.told == toStop:
 		e.emit(Effect{Kind: EffectStop, Session: w.session, Text: w.toldWhy})
@@ -455,8 +459,16 @@ func (e *Engine) endWorker(w *worker, word string) {
 	w.ended, w.ending = true, false
 	e.recount(w)
 	if w.launched() {
-		e.fleet.Give(int(w.task), int64(w.slots))
+		if !w.spare {
+			e.fleet.Give(int(w.task), int64(w.slots))
+		}
+		if e.book != nil && w.begun() {
+			e.classes[e.tasks[w.task].class].ranAt = e.now
+			e.lookAt(e.now + e.pendingPatience())
+		}
+		w.spare, w.yields = false, false
 		w.sub.left--
+		e.reshare(w.sub)
 		e.judge(w)
 		if w.wish {
 			e.notReplaced(w)

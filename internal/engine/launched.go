@@ -26,25 +26,35 @@ type submission struct {
 	workers []*worker
 	left    int // workers that have not ended
 	sent    bool
-	bound   uint64 // record of what a batch system calls it; 0 if that is not known
+	// throttle is how many of them are to run at once, inForce how many may by what the batch system says; 0 = all. See shares.go.
+	throttle, inForce int64
+
+	bound uint64 // record of what a batch system calls it; 0 if that is not known
 }
 
-// submit asks for workers, once the record of it is durable. What they take has been taken.
-func (e *Engine) submit(task int, slots, count int64) {
+// submit asks for workers, once the record of it is durable. What they take has been taken; behind them wait more, which take nothing.
+func (e *Engine) submit(task int, slots, share, behind int64) {
+	count := share + behind
 	e.tags++
 	s := &submission{tag: strconv.Itoa(e.tags), left: int(count)}
 	s.request = Submission{Tag: s.tag, Count: int(count), Task: int32(task), Slots: int(slots), Requires: e.tasks[task].spec.Requires}
 	e.submissions[s.tag] = s
 	for i := range count {
 		w := &worker{id: launcher.Worker{Tag: s.tag, Element: int(i)}.String(), sub: s, element: int(i), task: int32(task),
-			slots: int32(slots), bornAt: e.now, heard: e.now, answer: never}
+			slots: int32(slots), bornAt: e.now, heard: e.now, answer: never, spare: i >= share}
 		e.workers[w.id] = w
 		s.workers = append(s.workers, w)
 		e.enlist(w)
 		e.recount(w)
 	}
+	if behind > 0 {
+		s.throttle, s.inForce = share, share
+	}
 	e.launched += count
 	e.append(Record{Kind: RecordSubmission, ID: s.tag, Task: int32(task), Count: count, Slots: slots})
+	if s.throttle > 0 {
+		e.append(Record{Kind: RecordShare, ID: s.tag, Count: s.throttle})
+	}
 	e.wantCommit = true
 	e.queue.push(pending{upTo: e.appended, kind: pendingSubmission, sub: s})
 }
@@ -67,6 +77,7 @@ func (e *Engine) sendSubmission(s *submission) {
 	}
 	if e.book != nil {
 		e.book.Submit(e.now, s.tag, len(s.workers), s.request.Exclude)
+		e.book.Throttle(s.tag, int(s.throttle))
 		e.lookAt(e.now + e.pendingPatience())
 		return
 	}
@@ -130,6 +141,7 @@ func (e *Engine) status(st *launcher.Status) {
 		w.hinted = false
 		if w.nonce == 0 && !w.hasBegun {
 			w.bornAt, w.hasBegun = e.now, true
+			e.reshare(s)
 			e.lookAt(e.now + e.connectWithin())
 		}
 	case launcher.Ended:

@@ -64,6 +64,8 @@ type pastTask struct {
 	failed   int64
 	failures []FailedBlock
 	times    map[int64]uint32 // attempts by block that failed, as tracking counts them
+	wave     int64            // no more workers of its class are asked for at once; 0 = no bound
+	cuts     map[int64]uint32 // by block, how often it had the whole life of a worker and was cut by its end; of those that have not ended
 }
 
 type pastWorker struct {
@@ -78,7 +80,7 @@ type pastWorker struct {
 func NewPast(p *scheduler.Pipeline) *Past {
 	past := &Past{workers: make(map[uint32]*pastWorker), numbers: make(map[workerName]uint32), exclude: make(map[string]*Exclusion)}
 	for _, t := range p.Tasks() {
-		past.tasks = append(past.tasks, pastTask{id: t.ID, hash: hashOf(&t), blocks: t.Grid.Len(), ends: scheduler.NewPast(t.Grid.Len()), times: make(map[int64]uint32)})
+		past.tasks = append(past.tasks, pastTask{id: t.ID, hash: hashOf(&t), blocks: t.Grid.Len(), ends: scheduler.NewPast(t.Grid.Len()), times: make(map[int64]uint32), cuts: make(map[int64]uint32)})
 	}
 	return past
 }
@@ -112,10 +114,21 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 		if s := p.submission(r.ID); s != nil && s.array == "" {
 			s.array = r.Text
 		}
+	case RecordShare:
+		if s := p.submission(r.ID); s != nil {
+			s.throttle = r.Count
+		}
 	case RecordVoid:
 		if s := p.submission(r.ID); s != nil {
 			s.void = true
 		}
+	case RecordWave:
+		t.wave = r.Count
+	case RecordCut:
+		if r.Block < 0 || r.Block >= t.blocks {
+			return ended, false, fmt.Errorf("block %d of task %q was cut, which has %d", r.Block, t.id, t.blocks)
+		}
+		t.cuts[r.Block]++
 	case RecordJoin:
 		w := &pastWorker{PastWorker: PastWorker{ID: r.ID, Nonce: r.Nonce, Node: r.Text, PID: int(r.PID), Launched: r.Launched, number: r.Worker}, slots: int32(r.Count)}
 		if p.workers[r.Worker] != nil {
@@ -152,6 +165,7 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 		t.most = max(t.most, r.Count)
 	case RecordRetry:
 		t.ends.Retry()
+		clear(t.cuts)
 		t.failed, t.failures = 0, nil
 	case RecordSet:
 		s, err := setting(r)
@@ -223,6 +237,9 @@ func (p *Past) end(r *Record, at time.Duration) (Attempt, bool, error) {
 	a.Verdict = t.ends.Ended(r.Block, scheduler.PastEnding{Outcome: a.Outcome, Blameless: r.Blameless, Failed: r.Final})
 	if a.Verdict == scheduler.Stale {
 		return Attempt{}, false, nil // of a block that had ended: two epochs have known of it
+	}
+	if r.Final || a.Outcome == scheduler.Success || a.Outcome == scheduler.Skipped {
+		delete(t.cuts, r.Block)
 	}
 	switch a.Outcome {
 	case scheduler.Failed, scheduler.TimedOut, scheduler.OutOfMemory:
@@ -363,6 +380,7 @@ func (e *Engine) resume(p *Past) {
 		t, was := &e.tasks[i], &p.tasks[i]
 		t.most, t.checked, t.failed, t.failures = was.most, was.checked, was.failed, was.failures
 		t.mark.written, t.mark.durable = was.mark, was.mark
+		e.carryOverBatch(int32(i), was)
 	}
 	if e.book != nil {
 		defer e.adopt(p)

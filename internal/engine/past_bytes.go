@@ -114,7 +114,7 @@ func (p *Past) setting(c *coder) func(s *Setting) {
 }
 
 func (t *pastTask) fields(c *coder, task int32) {
-	for _, n := range []*int64{&t.mark, &t.most, &t.checked, &t.failed} {
+	for _, n := range []*int64{&t.mark, &t.most, &t.checked, &t.failed, &t.wave} {
 		c.int64(n)
 	}
 	list(c, &t.failures, func(b *FailedBlock) {
@@ -129,19 +129,8 @@ func (t *pastTask) fields(c *coder, task int32) {
 			c.fail(fmt.Errorf("block %d failed, of %d", b.Block, t.blocks))
 		}
 	})
-	blocks := slices.Sorted(maps.Keys(t.times))
-	before := int64(0)
-	list(c, &blocks, func(b *int64) {
-		delta, n := *b-before, t.times[*b]
-		c.int64(&delta)
-		c.uint32(&n)
-		*b = before + delta
-		if delta < 0 || *b >= t.blocks || *b < 0 {
-			c.fail(fmt.Errorf("block %d of %d has failed before", *b, t.blocks))
-			return
-		}
-		t.times[*b], before = n, *b
-	})
+	t.counts(c, t.times, "has failed before")
+	t.counts(c, t.cuts, "was cut before")
 	if !c.reading {
 		c.buf = t.ends.AppendBytes(c.buf)
 		return
@@ -155,6 +144,23 @@ func (t *pastTask) fields(c *coder, task int32) {
 		return
 	}
 	t.ends, c.buf = ends, rest
+}
+
+// counts visits how often something befell blocks.
+func (t *pastTask) counts(c *coder, of map[int64]uint32, what string) {
+	blocks := slices.Sorted(maps.Keys(of))
+	before := int64(0)
+	list(c, &blocks, func(b *int64) {
+		delta, n := *b-before, of[*b]
+		c.int64(&delta)
+		c.uint32(&n)
+		*b = before + delta
+		if delta < 0 || *b >= t.blocks || *b < 0 {
+			c.fail(fmt.Errorf("block %d of %d %s", *b, t.blocks, what))
+			return
+		}
+		of[*b], before = n, *b
+	})
 }
 
 // worker is one that had joined, with its rows.

@@ -57,7 +57,7 @@ func pastPipeline(t rapid.TB) (*scheduler.Pipeline, func(*rapid.T) Record) {
 		tasks = append(tasks, TaskRecordOf(&task))
 	}
 	return p, func(t *rapid.T) Record {
-		kind := RecordKind(rapid.SampledFrom([]int{1, 2, 3, 4, 4, 5, 5, 5, 5, 5, 5, 6, 7, 8, 9, 10, 11, 12, 13, 13, 14, 15, 16, 16, 17, 20, 20, 21}).Draw(t, "kind"))
+		kind := RecordKind(rapid.SampledFrom([]int{1, 2, 3, 4, 4, 5, 5, 5, 5, 5, 5, 6, 7, 8, 9, 10, 11, 12, 13, 13, 14, 15, 16, 16, 17, 20, 20, 21, 22, 23, 23, 24, 24}).Draw(t, "kind"))
 		number := func(name string, most int64) int64 { return rapid.Int64Range(0, most).Draw(t, name) }
 		r := Record{Kind: kind, Task: int32(number("task", 1)), Attempt: int32(number("attempt", 3)), Worker: uint32(number("worker", 5)), At: number("at", 1e9)}
 		r.Block = number("block", []int64{69, 2}[r.Task])
@@ -71,7 +71,7 @@ func pastPipeline(t rapid.TB) (*scheduler.Pipeline, func(*rapid.T) Record) {
 		case RecordEnd, RecordFailed:
 			r.Outcome, r.Blameless, r.Final = uint8(number("outcome", int64(scheduler.Recalled))), number("blameless", 1) == 1, number("final", 3) == 0
 			r.Held, r.Use.PeakRSSBytes, r.Tail = number("held", 1e6), number("peak", 1e9), "out"
-		case RecordSubmission, RecordAccepted, RecordBound, RecordVoid:
+		case RecordSubmission, RecordAccepted, RecordBound, RecordVoid, RecordShare:
 			r.ID, r.Slots = fmt.Sprint(r.Worker%3), r.Count
 		case RecordSet:
 			r.State = uint8(number("setting", 2))
@@ -132,7 +132,7 @@ func TestTheBytesOfAPastHaveAllOfIt(t *testing.T) {
 	for _, c := range []struct {
 		of    any
 		known int // fields that are written, or follow from others
-	}{{Past{}, 13}, {pastSubmission{}, 6}, {pastTask{}, 10}, {pastWorker{}, 5}, {PastWorker{}, 6}, {row{}, 11}, {PastEpoch{}, 3}, {FailedBlock{}, 8}, {Exclusion{}, 4}, {Setting{}, 6}} {
+	}{{Past{}, 13}, {pastSubmission{}, 7}, {pastTask{}, 12}, {pastWorker{}, 5}, {PastWorker{}, 6}, {row{}, 11}, {PastEpoch{}, 3}, {FailedBlock{}, 8}, {Exclusion{}, 4}, {Setting{}, 6}} {
 		if n := reflect.TypeOf(c.of).NumField(); n != c.known {
 			t.Errorf("%T has %d fields, and its bytes are known to have %d: see Past.fields, and docs/journal.md", c.of, n, c.known)
 		}
@@ -160,6 +160,8 @@ func TestThePastOfARunHasTheDocumentedBytes(t *testing.T) {
 		{Kind: RecordEnd, Block: 1, Lease: 2, Attempt: 1, Worker: 1, Outcome: uint8(scheduler.Failed), Final: true, At: 4, Held: 2},
 		{Kind: RecordFailed, Block: 1, Attempt: 1, Worker: 1, Outcome: uint8(scheduler.Failed), Text: "no", Tail: "o"},
 		{Kind: RecordGone, Worker: 1, Text: "left", At: 8},
+		{Kind: RecordWave, Count: 8},
+		{Kind: RecordCut, Block: 2},
 	} {
 		if _, _, err := past.Add(&r); err != nil {
 			t.Fatal(err)

@@ -155,7 +155,7 @@ func (s *chaos) effect(f *Effect) {
 	}
 	w := s.session[f.Session]
 	switch f.Kind {
-	case EffectWelcome, EffectBlocks, EffectAcknowledge, EffectRecall, EffectReassign, EffectDrain, EffectStop, EffectKillBlock, EffectClose:
+	case EffectWelcome, EffectBlocks, EffectAcknowledge, EffectRecall, EffectReassign, EffectDrain, EffectStop, EffectKillBlock, EffectTimeLeft, EffectClose:
 		if f.Session == 0 {
 			s.t.Fatalf("an effect of kind %d for nobody", f.Kind)
 		}

@@ -53,6 +53,12 @@ const (
 	RecordBound RecordKind = 20
 	// RecordVoid: a batch system does not have a submission, and what may appear under its tag does not count: ID.
 	RecordVoid RecordKind = 21
+	// RecordWave: a batch system had no room: of the class of Task no more than Count workers are asked for at once.
+	RecordWave RecordKind = 22
+	// RecordCut: an attempt had the whole life of its worker, and was cut by its end: Task, Block.
+	RecordCut RecordKind = 23
+	// RecordShare: of a submission to a batch system at most so many workers run at once: ID (its tag), Count.
+	RecordShare RecordKind = 24
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
@@ -176,6 +182,15 @@ func (r *Record) fields(c *coder) bool {
 		c.string(&r.Text)
 	case RecordVoid:
 		c.string(&r.ID)
+	case RecordWave:
+		c.int32(&r.Task)
+		c.int64(&r.Count)
+	case RecordShare:
+		c.string(&r.ID)
+		c.int64(&r.Count)
+	case RecordCut:
+		c.int32(&r.Task)
+		c.int64(&r.Block)
 	case RecordExclude:
 		c.bool(&r.Final)
 		c.string(&r.ID)

@@ -35,6 +35,9 @@ var records = []struct {
 	{"01 10 01 02 03 63 70 75 08 03 61 64 61", Record{Kind: RecordSet, State: uint8(SetMaxWorkers), Task: 2, ID: "cpu", Count: 8, Text: "ada"}},
 	{"01 14 01 37 03 31 30 31", Record{Kind: RecordBound, ID: "7", Text: "101"}},
 	{"01 15 01 37", Record{Kind: RecordVoid, ID: "7"}},
+	{"01 16 01 08", Record{Kind: RecordWave, Task: 1, Count: 8}},
+	{"01 18 01 37 08", Record{Kind: RecordShare, ID: "7", Count: 8}},
+	{"01 17 01 ac 02", Record{Kind: RecordCut, Task: 1, Block: 300}},
 }
 
 func TestGoldenBytesOfRecords(t *testing.T) {

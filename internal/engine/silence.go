@@ -186,10 +186,10 @@ func (e *Engine) recount(w *worker) {
 	well := !w.suspect && w.answer == never && !w.killed && !w.ending && !w.leaving && w.told == notTold
 	slots := int64(w.slots)
 	switch {
-	case w.ended:
+	case w.ended, w.spare:
 	case w.nonce == 0:
 		s.starting = slots
-		if well {
+		if well && !w.yields {
 			s.covers, s.starters = slots, 1
 		}
 	default:
@@ -202,7 +202,7 @@ func (e *Engine) recount(w *worker) {
 			s.idle = 1
 		}
 	}
-	if !w.ended && w.launched() && (w.killed || w.ending || w.leaving || w.told != notTold) {
+	if !w.ended && !w.spare && w.launched() && (w.yields || w.killed || w.ending || w.leaving || w.told != notTold) {
 		s.leaving = slots
 	}
 	if s == w.share {

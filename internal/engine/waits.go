@@ -72,6 +72,10 @@ func (e *Engine) lacks(i int) string {
 		return "the launcher refused workers; next try in " + units.Duration((t.pauseTo - e.now).Round(100*time.Millisecond))
 	case t.leaving > 0:
 		return units.Plural(t.leaving, "slot") + " on their way out"
+	case e.book != nil && e.submittable() == 0:
+		return fmt.Sprintf("no more may be queued: max_submitted %d", e.cfg.Job.MaxSubmitted)
+	case e.book != nil && e.classes[t.class].yields:
+		return "its share of the resources went to others while none of its workers was started"
 	case !e.proven[t.class] && e.firstWave(t.class) == 0:
 		return "the first workers of its kind have yet to show that they work"
 	case e.cfg.MaxSlots > 0 && e.fleet.Total() >= int64(e.cfg.MaxSlots):

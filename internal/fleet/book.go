@@ -81,6 +81,11 @@ type entry struct {
 
 	excluded, exclude []string // as the system knows it, and as it should
 
+	throttle, inForce int // as it should be, and as it may be; 0 = none
+	throttling        try // to change it
+	raised            time.Duration
+	counted           uint64 // the last answer that showed it
+
 	reasons []Waiting // of its queued elements, as of the last answer
 	shown   bool      // the last answer has a row of it
 	unknown bool      // it is to be asked whether the system knows it
@@ -148,7 +153,7 @@ type Waiting struct {
 type CallKind uint8
 
 const (
-	// CallSubmit: the submission Tag, which keeps off Nodes.
+	// CallSubmit: the submission Tag, which keeps off Nodes; at most Count of it run at once, 0 = all.
 	CallSubmit CallKind = iota
 	// CallBind: Tag is Array. It has no answer.
 	CallBind
@@ -158,6 +163,8 @@ const (
 	CallAccount
 	// CallExclude: Array is to keep off Nodes.
 	CallExclude
+	// CallThrottle: at most Count elements of Array are to run at once.
+	CallThrottle
 	// CallCancel: Elements of Tag. CallCancelArray: Array, of Tag.
 	CallCancel
 	CallCancelArray
@@ -170,6 +177,7 @@ type Call struct {
 	Arrays     []string
 	Elements   []int
 	Nodes      []string
+	Count      int
 }
 
 // An Answer is what came of a Call.
@@ -208,6 +216,10 @@ const (
 	NewsAnswers
 	// NewsNoAccounts: the accounts cannot be asked, for Err, and are not asked any more.
 	NewsNoAccounts
+	// NewsThrottled: at most Count elements of Tag run at once from now on, at least as far as is known.
+	NewsThrottled
+	// NewsNotThrottled: the throttle of Tag stays what it is although it was changed maxTries times.
+	NewsNotThrottled
 )
 
 // News is something that the Book has found out.
@@ -217,6 +229,7 @@ type News struct {
 	Status     launcher.Status
 	Wish       bool
 	Reason     launcher.Reason
+	Count      int
 	Err        error
 }
 
@@ -474,6 +487,8 @@ func (b *Book) Answered(now time.Duration, a Answer) {
 		b.accounted(now, call.Arrays, a)
 	case CallExclude:
 		b.excluded(now, call, a.Err)
+	case CallThrottle:
+		b.pace.soon() // whether it is in force is for the next answer to say
 	}
 	b.forget()
 	b.pace.stir()

@@ -49,6 +49,7 @@ func (b *Book) listed(now time.Duration, a Answer) {
 		switch en.state {
 		case bound:
 			b.absentees(now, en)
+			b.unthrottled(en)
 			b.resolve(now, en)
 		case unsure:
 			b.lookup(now, en)
@@ -69,6 +70,7 @@ func (b *Book) row(now time.Duration, r *launcher.Element) {
 		b.bind(now, en, r.Array)
 	}
 	en.shown = true
+	b.throttled(en, r)
 	first, last := max(r.First, 0), min(r.Last, len(en.elements)-1)
 	waiting := 0
 	for i := first; i <= last; i++ {

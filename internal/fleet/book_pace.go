@@ -90,7 +90,7 @@ func (p *pace) ended(now, asked time.Duration, kind CallKind, err error) {
 		default:
 			p.doubled, p.failing = 0, 0
 		}
-	case CallSubmit, CallExclude, CallCancel, CallCancelArray:
+	case CallSubmit, CallExclude, CallThrottle, CallCancel, CallCancelArray:
 		p.changedAt = now
 		p.busyTo = max(p.busyTo, now+busyFor)
 	}
@@ -231,6 +231,9 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 		}
 	}
 	b.forget()
+	if call, ok := b.callThrottle(now, due, paced); ok {
+		return call, 0, true
+	}
 	for _, en := range b.order {
 		if en.state == bound && !slices.Equal(en.exclude, en.excluded) && en.anyQueued() && due(paced) {
 			p.changes.take(now)
@@ -250,7 +253,7 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 		if en.state == planned && due(max(free, p.submits.at())) {
 			p.submits.take(now)
 			en.state = asked
-			return Call{Kind: CallSubmit, Tag: en.tag, Nodes: en.exclude}, 0, true
+			return Call{Kind: CallSubmit, Tag: en.tag, Nodes: en.exclude, Count: en.throttle}, 0, true
 		}
 	}
 	for _, en := range b.order {

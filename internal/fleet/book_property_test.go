@@ -34,11 +34,15 @@ type site struct {
 	calls   map[CallKind][]time.Duration
 	changed time.Duration // end of the last changing call
 	heard   map[launcher.Worker]time.Duration
-	refuses bool // exclusions
+	refuses bool           // exclusions
+	ignores bool           // changes of throttles
+	inForce map[string]int // as the Book has said
+	wanted  map[string]int // throttles
 }
 
 type siteArray struct {
 	id, tag  string
+	throttle int
 	elements []siteElement
 	appears  time.Duration
 }
@@ -60,6 +64,8 @@ func newSite(t *rapid.T) *site {
 		calls: map[CallKind][]time.Duration{}, heard: map[launcher.Worker]time.Duration{}, changed: -time.Hour}
 	s.forgets = rapid.SampledFrom([]time.Duration{2 * time.Second, time.Minute, 5 * time.Minute}).Draw(t, "MinJobAge")
 	s.refuses = rapid.Bool().Draw(t, "exclusions refused")
+	s.ignores = rapid.IntRange(0, 3).Draw(t, "throttles cannot be changed") == 0
+	s.inForce, s.wanted = map[string]int{}, map[string]int{}
 	s.b = NewBook(BookConfig{Seed: rapid.Uint64().Draw(t, "seed"), Heard: func(w launcher.Worker) time.Duration {
 		if at, ok := s.heard[w]; ok {
 			return at
@@ -85,11 +91,21 @@ func (s *site) chance(n int, label string) bool {
 }
 
 func (s *site) step() {
-	switch rapid.IntRange(0, 8).Draw(s.t, "step") {
+	switch rapid.IntRange(0, 9).Draw(s.t, "step") {
+	case 9:
+		if a := s.array(); a != nil && s.bound[a.tag] == a.id && s.inForce[a.tag] > 0 {
+			s.wanted[a.tag] = rapid.IntRange(1, len(a.elements)).Draw(s.t, "another throttle")
+			s.b.Throttle(a.tag, s.wanted[a.tag])
+		}
 	case 0:
 		if s.b.MaySubmit(s.now) {
 			s.tags++
-			s.b.Submit(s.now, strconv.Itoa(s.tags), rapid.IntRange(1, 4).Draw(s.t, "count"), nil)
+			count := rapid.IntRange(1, 4).Draw(s.t, "count")
+			s.b.Submit(s.now, strconv.Itoa(s.tags), count, nil)
+			if most := rapid.IntRange(0, count).Draw(s.t, "throttle"); most > 0 {
+				s.b.Throttle(strconv.Itoa(s.tags), most)
+				s.inForce[strconv.Itoa(s.tags)], s.wanted[strconv.Itoa(s.tags)] = most, most
+			}
 		}
 	case 1:
 		s.happens()
@@ -120,6 +136,9 @@ func (s *site) step() {
 		s.pass(time.Duration(rapid.Int64Range(1, int64(2*time.Minute)).Draw(s.t, "time")))
 	}
 	s.serve(0)
+	for _, a := range s.arrays {
+		s.checkThrottle(a)
+	}
 }
 
 func (s *site) array() *siteArray {
@@ -156,7 +175,10 @@ func (s *site) happens() {
 			e.started = true
 			e.end(s.now, launcher.Cancelled, launcher.CancelledBySystem)
 		default:
-			e.state, e.started, e.process = launcher.Running, true, true
+			if a.throttle == 0 || a.runs() < a.throttle {
+				e.state, e.started, e.process = launcher.Running, true, true
+				s.checkThrottle(a)
+			}
 		}
 	case e.state == launcher.Running:
 		switch rapid.IntRange(0, 5).Draw(s.t, "befalls a running one") {
@@ -173,6 +195,29 @@ func (s *site) happens() {
 		}
 	case e.state == launcher.Unknown && rapid.Bool().Draw(s.t, "the node is back"):
 		e.state, e.process = launcher.Running, true
+	}
+}
+
+// runs is how many elements run.
+func (a *siteArray) runs() (n int) {
+	for i := range a.elements {
+		if a.elements[i].state == launcher.Running {
+			n++
+		}
+	}
+	return n
+}
+
+// checkThrottle: what the Book thinks that may run is not less than what the system lets start, whatever was called for. What has started
+// counts as long as it is there, so that only what has not matters.
+func (s *site) checkThrottle(a *siteArray) {
+	waits := slices.ContainsFunc(a.elements, func(e siteElement) bool { return e.state == launcher.Pending && !e.started })
+	if s.bound[a.tag] != a.id || a.throttle == 0 || !waits {
+		return
+	}
+	s.read()
+	if most := max(s.inForce[a.tag], s.wanted[a.tag]); a.throttle > most {
+		s.t.Fatalf("at %v array %s may run %d, and the Book has said %d, and wants %d", s.now, a.id, a.throttle, s.inForce[a.tag], s.wanted[a.tag])
 	}
 }
 
@@ -237,7 +282,7 @@ func (s *site) serve(depth int) {
 			}
 		}
 		switch c.Kind {
-		case CallSubmit, CallExclude, CallCancel, CallCancelArray:
+		case CallSubmit, CallExclude, CallThrottle, CallCancel, CallCancelArray:
 			if s.asked-s.changed < time.Second {
 				s.t.Fatalf("two changes within %v", s.asked-s.changed)
 			}
@@ -277,6 +322,18 @@ func (s *site) call(c Call) Answer {
 			return Answer{Err: errors.New("down")}
 		}
 		return Answer{Listing: s.listing(true, c.Arrays)}
+	case CallThrottle:
+		if c.Count < 1 {
+			s.t.Fatal("a throttle of 0 is none")
+		}
+		for _, a := range s.arrays {
+			if a.id == c.Array && !s.ignores && !down {
+				a.throttle = c.Count
+			}
+		}
+		if down || s.ignores || s.chance(4, "the answer is lost") {
+			return Answer{Err: errors.New("denied, or not answered")}
+		}
 	case CallExclude:
 		if s.refuses {
 			return Answer{Err: errors.New("denied")}
@@ -291,7 +348,7 @@ func (s *site) submit(c Call) Answer {
 	n := len(s.b.entries[c.Tag].elements)
 	make := func() *siteArray {
 		s.id++
-		a := &siteArray{id: fmt.Sprint("a", s.id), tag: c.Tag, elements: make([]siteElement, n)}
+		a := &siteArray{id: fmt.Sprint("a", s.id), tag: c.Tag, throttle: c.Count, elements: make([]siteElement, n)}
 		for i := range a.elements {
 			a.elements[i].state = launcher.Pending
 		}
@@ -339,6 +396,8 @@ func (s *site) listing(accounts bool, arrays []string) (l launcher.Listing) {
 			r := launcher.Element{Tag: a.tag, Array: a.id, First: i, Last: i, State: e.state}
 			if e.state != launcher.Pending {
 				r.Job = "j"
+			} else {
+				r.Throttle = a.throttle
 			}
 			switch e.state {
 			case launcher.Ended:
@@ -420,6 +479,8 @@ func (s *site) read() {
 			if s.bound[n.Tag] == n.Array {
 				s.t.Fatalf("the array of tag %s is its own twin", n.Tag)
 			}
+		case NewsThrottled:
+			s.inForce[n.Tag] = n.Count
 		case NewsStatus:
 			s.status(n)
 		}
@@ -554,6 +615,10 @@ func TestAnHourWithAHundredWorkers(t *testing.T) {
 			if n := min(100-live, 8); n > 0 && s.b.MaySubmit(s.now) {
 				s.tags++
 				s.b.Submit(s.now, strconv.Itoa(s.tags), n, nil)
+				s.b.Throttle(strconv.Itoa(s.tags), n)
+			}
+			if a := s.array(); a != nil {
+				s.b.Throttle(a.tag, rapid.IntRange(1, 8).Draw(t, "throttle"))
 			}
 			if w, e, ok := s.some(); ok && e.state != launcher.Ended {
 				if rapid.Bool().Draw(t, "by us") {
@@ -566,7 +631,7 @@ func TestAnHourWithAHundredWorkers(t *testing.T) {
 			s.pass(every)
 		}
 		s.checkRates()
-		if n := len(s.calls[CallCancel]) + len(s.calls[CallCancelArray]) + len(s.calls[CallExclude]); n > 60 {
+		if n := len(s.calls[CallCancel]) + len(s.calls[CallCancelArray]) + len(s.calls[CallExclude]) + len(s.calls[CallThrottle]); n > 60 {
 			t.Fatalf("%d changes in an hour", n)
 		}
 	})

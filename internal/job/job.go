@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,6 +43,8 @@ type Job struct {
 	// PendingPatience is for how long workers of which none runs may wait in the queue of a batch system for what other tasks need;
 	// 0 is the default, 10 minutes.
 	PendingPatience time.Duration
+	// MaxSubmitted is how many workers a batch system may have at once, those included that wait for their turn; 0 = no limit.
+	MaxSubmitted int64
 	// IdleTimeout is how long a worker without work stays; negative is the launcher's default, as "0s" is a value.
 	IdleTimeout time.Duration
 	// MaxFailures stops the run once this many blocks have failed for good; 0 = no limit.
@@ -234,6 +237,15 @@ func (j *Job) Pipeline() (*scheduler.Pipeline, error) {
 
 // Unlimited reports whether the run has no budget: then max_workers of each task bounds what it takes.
 func (j *Job) Unlimited() bool { return j.Launcher == "slurm" && !j.HasResources }
+
+// ArrayLimit is how many workers one array of a batch system may have, where that may be more than its share of the budget; 0 = it may not.
+func (t *Task) ArrayLimit() int64 {
+	if of := t.Options["array_limit"]; len(of) == 1 {
+		n, _ := strconv.ParseInt(of[0], 10, 32) // the launcher has checked it
+		return n
+	}
+	return 0
+}
 
 // LauncherClass is the options of the launcher as one text. Workers of tasks that differ in it are not alike.
 func (t *Task) LauncherClass() string {

@@ -46,6 +46,7 @@ func Keys() []Key {
 		{"run", "hint_after", "duration", span(d.HintAfter), "The blocks of a suspect go out again after this silence if the launcher, too, has signs of its end.", ""},
 		{"run", "abandon_after", "duration", `"2m"`, "The blocks of a suspect go out again after this silence in any case. A worker whose coordinator is gone waits nearly as long for the next one. With Slurm, the default is `15m`.", ""},
 		{"run", "pending_patience", "duration", `"10m"`, "Workers of one kind that wait in the queue of a batch system for this long, while none of them runs, give their share of the resources up to tasks that need it, all but one. Without a batch system it means nothing.", ""},
+		{"run", "max_submitted", "integer", "no limit", "At most so many workers may be in a batch system at once, in its queue or running, for sites that limit how many jobs one may have. Without a batch system it means nothing.", ""},
 		{"run", "idle_timeout", "duration", `"5s"`, "How long a worker without work stays while nobody else needs its share of the resources. With Slurm, the default is `2m`.", ""},
 		{"run", "on_end", "command", "none", "A command that is run in the folder of the job file when the run has ended, however it did; see [programs.md](programs.md#at-the-end-of-a-run).", ""},
 
@@ -98,7 +99,7 @@ func Keys() []Key {
 		{"slurm", "memory_option", "string", `"mem"`, "How memory is asked for: `\"mem\"`, `\"mem-per-cpu\"`, or `\"none\"` at sites that do not count it.", ""},
 		{"slurm", "gpu_option", "string", `"gres"`, "How GPUs are asked for: `\"gres\"` or `\"gpus-per-node\"`.", ""},
 		{"slurm", "arrays", "boolean", "true", "`false`: one job for each worker, at sites without job arrays.", ""},
-		{"slurm", "array_limit", "integer", "no limit", "At most so many workers of one array run at once.", ""},
+		{"slurm", "array_limit", "integer", "none", "Workers for which there is no room yet are queued too, in arrays of at most so many, and grow old there: a throttle lets no more of them start than `resources` and `max_workers` allow.", ""},
 		{"slurm", "requeue", "boolean", "false", "`true`: Slurm may put a worker back into the queue when its node fails or it is preempted.", ""},
 		{"slurm", "prefix", "string", "none", "What the names of jobs begin with, before `dz-`: at most 28 letters, digits, `.`, `_`, `-`.", ""},
 		{"slurm", "setup", "string", "none", "Shell lines that run before the worker, such as `\"module load cuda\"`.", ""},

@@ -47,6 +47,7 @@ func (l *loader) readRun(t table) {
 	t.duration("abandon_after", true, &j.AbandonAfter)
 	t.duration("pending_patience", true, &j.PendingPatience)
 	t.duration("idle_timeout", false, &j.IdleTimeout)
+	j.MaxSubmitted, _ = t.integer("max_submitted", 1, math.MaxInt64)
 	j.MaxFailures, _ = t.integer("max_failures", 1, math.MaxInt64)
 	if end, ok := t.table("on_end", "a table: { command = [..] }"); ok {
 		end.unknown("command")

@@ -464,7 +464,7 @@ func (co *coordinator) perform() {
 			w.launcher.cancel(co, slices.Clone(f.Workers))
 		case engine.EffectKill:
 			w.launcher.kill(co, slices.Clone(f.Workers))
-		case engine.EffectBind, engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectExclude, engine.EffectCancelArray:
+		case engine.EffectBind, engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectThrottle, engine.EffectExclude, engine.EffectCancelArray:
 			w.launcher.ask(co, f.Kind, *f.Ask)
 		case engine.EffectFinished:
 			co.finished, co.state, co.why = true, f.State, f.Text

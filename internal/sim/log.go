@@ -87,9 +87,9 @@ func (w *World) logEffect(co *coordinator, f *engine.Effect) {
 		what = fmt.Sprintf("cancel %v", f.Workers)
 	case engine.EffectKill:
 		what = fmt.Sprintf("kill %v", f.Workers)
-	case engine.EffectBind, engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectExclude, engine.EffectCancelArray:
+	case engine.EffectBind, engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectThrottle, engine.EffectExclude, engine.EffectCancelArray:
 		what = fmt.Sprintf("%s tag %q array %q arrays %v nodes %v", map[engine.EffectKind]string{engine.EffectBind: "bind", engine.EffectList: "list", engine.EffectKnown: "known",
-			engine.EffectAccount: "account", engine.EffectExclude: "exclude", engine.EffectCancelArray: "cancel array"}[f.Kind], f.Ask.Tag, f.Ask.Array, f.Ask.Arrays, f.Ask.Nodes)
+			engine.EffectAccount: "account", engine.EffectThrottle: "throttle", engine.EffectExclude: "exclude", engine.EffectCancelArray: "cancel array"}[f.Kind], f.Ask.Tag, f.Ask.Array, f.Ask.Arrays, f.Ask.Nodes)
 	case engine.EffectEnded:
 		a := f.Attempt
 		what = fmt.Sprintf("ended task %d block %d attempt %d %v: %v", a.Handout.Task, a.Handout.Block, a.Handout.Attempt, a.Outcome, a.Verdict)

@@ -197,6 +197,11 @@ func (q *queue) make(c *call, n uint64) {
 		} else {
 			c.answer.Listing = b.account(c.ask.Arrays)
 		}
+	case engine.EffectThrottle:
+		if a := b.find(c.ask.Array); a != nil && !a.foreign {
+			a.throttle = c.ask.Count
+			b.wake()
+		}
 	case engine.EffectExclude:
 		a := b.find(c.ask.Array)
 		switch {
@@ -251,7 +256,11 @@ func (q *queue) makeSubmission(c *call, n uint64) {
 func (q *queue) made(c *call) (*array, error) {
 	s := c.submit
 	each := s.Requires.Times(int64(s.Slots))
-	return q.batch.submit(s.Tag, s.Count, s.Slots, each, nodeNumbers(s.Exclude))
+	a, err := q.batch.submit(s.Tag, s.Count, s.Slots, each, nodeNumbers(s.Exclude))
+	if err == nil {
+		a.throttle = s.Throttle
+	}
+	return a, err
 }
 
 func nodeNumbers(names []string) (list []int) {

@@ -416,6 +416,20 @@ func DecodeKillBlock(payload []byte) (KillBlock, error) {
 	return m, d.end()
 }
 
+// AppendTimeLeft appends the frame of m to dst.
+func AppendTimeLeft(dst []byte, m TimeLeft) []byte {
+	dst, at := begin(dst, KindTimeLeft)
+	dst = appendInt(dst, m.LeftNanos)
+	return end(dst, at)
+}
+
+// DecodeTimeLeft reads the payload of a TimeLeft.
+func DecodeTimeLeft(payload []byte) (TimeLeft, error) {
+	d := decoder{rest: payload}
+	m := TimeLeft{LeftNanos: d.int()}
+	return m, d.end()
+}
+
 func appendUints(dst []byte, list []uint64) []byte {
 	dst = appendUint(dst, uint64(len(list)))
 	for _, v := range list {

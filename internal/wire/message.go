@@ -28,6 +28,7 @@ const (
 	KindDrain
 	KindStop
 	KindKillBlock
+	KindTimeLeft
 )
 
 // String names the message for people.
@@ -63,6 +64,8 @@ func (k Kind) String() string {
 		return "Stop"
 	case KindKillBlock:
 		return "KillBlock"
+	case KindTimeLeft:
+		return "TimeLeft"
 	default:
 		return "unknown message"
 	}
@@ -208,3 +211,7 @@ type Stop struct{ Message string }
 
 // KillBlock: the block of Lease is no longer the worker's own; kill it and say nothing.
 type KillBlock struct{ Lease uint64 }
+
+// TimeLeft: the batch system lets the worker run for so long from now on; what was said before does not hold any more. Without a message
+// there is no end.
+type TimeLeft struct{ LeftNanos int64 }

@@ -57,6 +57,7 @@ func forms() []form {
 		{KindDrain, AppendDrain(nil, Drain{"a"}), "0161", reshape(DecodeDrain, AppendDrain)},
 		{KindStop, AppendStop(nil, Stop{""}), "00", reshape(DecodeStop, AppendStop)},
 		{KindKillBlock, AppendKillBlock(nil, KillBlock{128}), "8001", reshape(DecodeKillBlock, AppendKillBlock)},
+		{KindTimeLeft, AppendTimeLeft(nil, TimeLeft{150}), "ac02", reshape(DecodeTimeLeft, AppendTimeLeft)},
 	}
 }
 

@@ -16,10 +16,15 @@ const (
 type batch struct {
 	size int
 	mean time.Duration // exponential average, 0 = nothing measured
+
+	measured int
+	longest  time.Duration
 }
 
 // took notes how long a block took.
 func (b *batch) took(d time.Duration) {
+	b.measured++
+	b.longest = max(b.longest, d)
 	if b.mean == 0 {
 		b.mean = max(d, 1)
 		return

@@ -50,6 +50,7 @@ type Client struct {
 	waiting []*waiter
 	queue   queue[*heldBlock] // handed out, not yet acquired by a slot
 	batch   batch
+	until   time.Duration // on the worker's clock, when its batch system ends it; 0 = not known, or never
 
 	held    held
 	seq     uint64
@@ -175,6 +176,12 @@ func (c *Client) take(ctx context.Context, max int, into []*heldBlock) ([]*heldB
 	if err := c.noMoreLocked(); err != nil {
 		c.mu.Unlock()
 		return nil, err
+	}
+	if c.queue.len() > 0 && c.tooLateLocked() {
+		l := c.link
+		c.mu.Unlock()
+		l.flush()
+		return nil, ErrNoMore
 	}
 	if c.queue.len() > 0 {
 		got := c.takeLocked(max, into)

@@ -356,6 +356,49 @@ func TestRecalledAndDrainedBlocksThatNoSlotBeganAreGivenBack(t *testing.T) {
 	}
 }
 
+func TestABlockThatHasWaitedTooLongForTheEndIsGivenBack(t *testing.T) {
+	c, cfg := overTCP(t, testTask("func"))
+	client, s := connectTo(t, c, cfg)
+	long := 20 * time.Second // was the longest, of many short ones
+	client.batch = batch{size: 8, mean: time.Millisecond, measured: fitsFrom, longest: long}
+	left := func(d time.Duration) {
+		s.send(func(dst []byte) []byte { return wire.AppendTimeLeft(dst, wire.TimeLeft{LeftNanos: int64(d)}) })
+	}
+	left(time.Second)
+	left(long*6/5 + fitsMargin + time.Minute) // more, after all
+	got := acquire(t, client, 1)
+	s.grant(s.acquire().Request, 1, 2, 3, 4)
+	<-got
+	if got := flats(<-acquire(t, client, 1)); !slices.Equal(got, []int64{2}) {
+		t.Errorf("with time enough: got %v", got)
+	}
+	left(long*6/5 + fitsMargin - time.Second)
+	s.send(func(dst []byte) []byte { return wire.AppendRecall(dst, wire.Recall{Leases: []uint64{4}}) })
+	s.release() // by now it knows
+	if _, err := client.Acquire(context.Background(), 1); !errors.Is(err, ErrNoMore) {
+		t.Errorf("got %v, want %v", err, ErrNoMore)
+	}
+	if m := s.leaving(); m.Reason != wire.LeaveDone {
+		t.Errorf("it leaves by reason %v", m.Reason)
+	}
+	if r := s.release(); r.Lease != 3 || r.Outcome != wire.Recalled {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestWhileFewBlocksAreMeasuredAllFit(t *testing.T) {
+	c, cfg := overTCP(t, testTask("func"))
+	client, s := connectTo(t, c, cfg)
+	client.batch = batch{size: 8, mean: time.Millisecond, measured: fitsFrom - 1, longest: time.Hour}
+	s.send(func(dst []byte) []byte { return wire.AppendTimeLeft(dst, wire.TimeLeft{LeftNanos: 1}) })
+	got := acquire(t, client, 1)
+	s.grant(s.acquire().Request, 1, 2)
+	<-got
+	if got := flats(<-acquire(t, client, 1)); !slices.Equal(got, []int64{2}) {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestShortBlocksAreAskedForInBatchesThatGrow(t *testing.T) {
 	var b batch
 	if got := b.next(); got != 1 {

@@ -272,6 +272,11 @@ func (c *Client) read(l *link) error {
 			if m, err = wire.DecodeKillBlock(payload); err == nil {
 				c.killed(m.Lease)
 			}
+		case wire.KindTimeLeft:
+			var m wire.TimeLeft
+			if m, err = wire.DecodeTimeLeft(payload); err == nil {
+				c.timeLeft(time.Duration(m.LeftNanos))
+			}
 		case wire.KindHeartbeat:
 			err = wire.DecodeHeartbeat(payload)
 		default:

@@ -23,6 +23,8 @@ type Queue struct {
 	NextSubmit func(launcher.Request) Outcome
 	// CannotExclude is the error of Exclude.
 	CannotExclude error
+	// CannotThrottle is the error of Throttle, which then has no effect.
+	CannotThrottle error
 
 	mu       sync.Mutex
 	number   int
@@ -41,6 +43,7 @@ type Outcome struct {
 
 type queueArray struct {
 	id, tag  string
+	throttle int
 	elements []launcher.Element
 }
 
@@ -116,6 +119,7 @@ func (q *Queue) Submit(_ context.Context, r launcher.Request) (string, error) {
 	id := ""
 	if out.Accepted {
 		id = q.add(r.Tag, r.Count)
+		q.arrays[len(q.arrays)-1].throttle = r.Throttle
 	}
 	if out.Err != nil {
 		return "", out.Err
@@ -155,6 +159,24 @@ func (q *Queue) Set(tag string, element int, f func(*launcher.Element)) {
 			return
 		}
 	}
+}
+
+// Room reports whether one more element of the array that was made first under a tag may run, by its throttle.
+func (q *Queue) Room(tag string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, a := range q.arrays {
+		if a.tag == tag {
+			n := 0
+			for _, e := range a.elements {
+				if e.State == launcher.Running {
+					n++
+				}
+			}
+			return a.throttle == 0 || n < a.throttle
+		}
+	}
+	return false
 }
 
 // Start has an element run on a node.
@@ -202,7 +224,18 @@ func (q *Queue) Elements() (list []launcher.Element) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, a := range q.arrays {
-		list = append(list, a.elements...)
+		list = append(list, a.rows()...)
+	}
+	return list
+}
+
+// rows are the elements of an array, with its throttle if they are pending.
+func (a *queueArray) rows() []launcher.Element {
+	list := slices.Clone(a.elements)
+	for i := range list {
+		if list[i].State == launcher.Pending {
+			list[i].Throttle = a.throttle
+		}
 	}
 	return list
 }
@@ -214,7 +247,7 @@ func (q *Queue) all(arrays []string) (launcher.Listing, error) {
 	}
 	for _, a := range q.arrays {
 		if arrays == nil || slices.Contains(arrays, a.id) {
-			l.Elements = append(l.Elements, a.elements...)
+			l.Elements = append(l.Elements, a.rows()...)
 		}
 	}
 	return l, nil
@@ -240,12 +273,20 @@ func (q *Queue) Account(_ context.Context, arrays ...string) (launcher.Listing, 
 	return q.all(arrays)
 }
 
-// Throttle is noted.
+// Throttle is noted, and what it is stands in every pending row. Room goes by it.
 func (q *Queue) Throttle(_ context.Context, array string, n int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.called("throttle %s %d", array, n)
-	return nil
+	if q.CannotThrottle != nil {
+		return q.CannotThrottle
+	}
+	for _, a := range q.arrays {
+		if a.id == array && q.Down == nil {
+			a.throttle = n
+		}
+	}
+	return q.Down
 }
 
 // Exclude notes the nodes.

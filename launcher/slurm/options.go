@@ -23,7 +23,8 @@ type Options struct {
 	Gres, Licenses []string
 	Nice           string
 
-	// Arrays: workers are elements of job arrays. ArrayLimit is how many of one array run at once, 0 = all.
+	// Arrays: workers are elements of job arrays. ArrayLimit is how many one array may have, where some
+	// of them wait for others (Request.Throttle); 0 = only as many as may run.
 	Arrays     bool
 	ArrayLimit int
 

@@ -42,6 +42,8 @@ func TestOptionsBecomeThoseOfSbatch(t *testing.T) {
 	few := request(1)
 	big := request(8)
 	big.CPUMilli, big.MemoryBytes, big.GPUs, big.Exclude = 2500, 3<<30+1, 2, []string{"n9"}
+	three, eight := big, big
+	three.Throttle, eight.Throttle = 3, 8
 	for _, c := range []struct {
 		r       launcher.Request
 		options map[string][]string
@@ -49,8 +51,8 @@ func TestOptionsBecomeThoseOfSbatch(t *testing.T) {
 	}{
 		{few, nil, "--array=0-0"},
 		{big, nil, "--array=0-7 --cpus-per-task=3 --mem=3073M --gres=gpu:2 --exclude=n9"},
-		{big, map[string][]string{"memory_option": {"mem-per-cpu"}, "gpu_option": {"gpus-per-node"}, "array_limit": {"3"}}, "--array=0-7%3 --cpus-per-task=3 --mem-per-cpu=1025M --gpus-per-node=2 --exclude=n9"},
-		{big, map[string][]string{"memory_option": {"none"}, "gres": {"shard:1", "gpu:a100"}, "array_limit": {"8"}}, "--array=0-7 --cpus-per-task=3 --gres=gpu:a100:2,shard:1 --exclude=n9"},
+		{three, map[string][]string{"memory_option": {"mem-per-cpu"}, "gpu_option": {"gpus-per-node"}, "array_limit": {"8"}}, "--array=0-7%3 --cpus-per-task=3 --mem-per-cpu=1025M --gpus-per-node=2 --exclude=n9"},
+		{eight, map[string][]string{"memory_option": {"none"}, "gres": {"shard:1", "gpu:a100"}, "array_limit": {"8"}}, "--array=0-7 --cpus-per-task=3 --gres=gpu:a100:2,shard:1 --exclude=n9"},
 		{big, map[string][]string{"gres": {"gpu:a100"}, "gpu_option": {"gpus-per-node"}, "exclude": {"n[1-2]", "n4"}}, "--array=0-7 --cpus-per-task=3 --mem=3073M --gpus-per-node=a100:2 --exclude=n[1-2],n4,n9"},
 		{few, map[string][]string{"partition": {"a,b"}, "account": {"acc"}, "qos": {"q"}, "time": {"90m"}, "constraint": {"a&b"}, "nodelist": {"n1"}, "reservation": {"r"}, "licenses": {"m:1", "k"}, "nice": {"-5"}, "begin": {"now+1hour"}, "hint": {"nomultithread"}},
 			"--array=0-0 --time=0-01:30:00 --partition=a,b --account=acc --qos=q --constraint=a&b --nodelist=n1 --reservation=r --licenses=m:1,k --nice=-5 --begin=now+1hour --hint=nomultithread"},

@@ -117,7 +117,9 @@ func TestOnSlurmRequests(t *testing.T) {
 }
 
 func elementsOfAnArray(s *stand) {
-	array := s.submit(s.request(20, map[string][]string{"array_limit": {"3"}, "time": {"30m"}}))
+	r := s.request(20, map[string][]string{"time": {"30m"}})
+	r.Throttle = 3
+	array := s.submit(r)
 	rows := s.until("3 run", counts(3, 17), array)
 	for _, e := range rows {
 		switch {
@@ -184,7 +186,8 @@ func wholeArray(s *stand) {
 }
 
 func excludedNode(s *stand) {
-	r := s.request(14, map[string][]string{"exclude": {"n4"}, "array_limit": {"4"}})
+	r := s.request(14, map[string][]string{"exclude": {"n4"}})
+	r.Throttle = 4
 	r.Argv = []string{"/bin/sleep", "1"}
 	array := s.submit(r)
 	s.until("some run", func(rows []launcher.Element) bool { return count(rows, launcher.Running) > 0 }, array)

@@ -70,8 +70,8 @@ func (l *Launcher) plan(r launcher.Request, site Site) (s Submission, note submi
 		"--signal=" + signal + strconv.Itoa(int((site.KillWait+time.Minute)/time.Second)), "--nodes=1", "--ntasks=1"}
 	if !note.Plain {
 		spec := "--array=0-" + strconv.Itoa(r.Count-1)
-		if o.ArrayLimit > 0 && o.ArrayLimit < r.Count {
-			spec += "%" + strconv.Itoa(o.ArrayLimit)
+		if r.Throttle > 0 && r.Throttle < r.Count {
+			spec += "%" + strconv.Itoa(r.Throttle)
 		}
 		s.Argv = append(s.Argv, spec)
 	}
@@ -329,9 +329,9 @@ func (l *Launcher) submit(ctx context.Context, r launcher.Request) (string, erro
 func tooMany(count int, plain bool, site Site) error {
 	switch {
 	case plain && count > 1:
-		return &launcher.Refusal{Kind: launcher.RefusedForLimits, Text: "without job arrays, a submission is one worker"}
+		return &launcher.Refusal{Kind: launcher.RefusedForLimits, Most: 1, Text: "without job arrays, a submission is one worker"}
 	case !plain && site.MaxArraySize > 0 && count > site.MaxArraySize:
-		return &launcher.Refusal{Kind: launcher.RefusedForLimits, Text: fmt.Sprintf("an array of %d is larger than the site allows (MaxArraySize is %d)", count, site.MaxArraySize)}
+		return &launcher.Refusal{Kind: launcher.RefusedForLimits, Most: site.MaxArraySize, Text: fmt.Sprintf("an array of %d is larger than the site allows (MaxArraySize is %d)", count, site.MaxArraySize)}
 	}
 	return nil
 }
