@@ -126,3 +126,13 @@ func TestOnSlurmANodeWhosePrologFailsIsLeftAlone(t *testing.T) { failingProlog(t
 func TestOnSlurmANodeWhosePrologFailsIsLeftAloneWhereJobsAreRequeued(t *testing.T) {
 	failingProlog(t, "requeue = true")
 }
+
+func TestOnSlurmWorkersOfOneBlockFollowOneAnotherWhereSlurmForgetsAtOnce(t *testing.T) {
+	r := newSlurmRun(t, slurmlab.Options{NoAccounting: true, MinJobAge: 2}, 16, "", "", "max_workers = 4\nmax_blocks_per_worker = 1")
+	r.open()
+	s := r.begin()
+	r.ends(s, 0)
+	r.wantRunsOnce()
+	r.wantOneArrayEach()
+	r.wantAsHere()
+}

@@ -109,6 +109,7 @@ type element struct {
 	state     elementState
 	joined    bool
 	connected bool
+	left      bool // it has gone away in good order
 	hinted    bool // the last answer proves nothing of it
 	givenUp   bool // its blocks went to others
 	wanted    bool // it is to be cancelled
@@ -369,10 +370,18 @@ func (b *Book) Connected(now time.Duration, w launcher.Worker, is bool) {
 		if el.state != ran {
 			b.pace.startedAt = now
 		}
-		el.joined, el.state, el.hinted, el.absent = true, ran, false, 0
+		el.joined, el.left, el.state, el.hinted, el.absent = true, false, ran, false, 0
 	}
 	b.count(el, 1)
 	b.pace.stir()
+}
+
+// Leaves notes that a worker, which has no connection any more, has said that it goes away. It need not be seen to have ended, which a
+// system that forgets at once would not show: it is enough that it is not there.
+func (b *Book) Leaves(w launcher.Worker) {
+	if _, el := b.find(w); el != nil {
+		el.left = !el.connected
+	}
 }
 
 // GiveUp notes that a worker's blocks went to others: nothing hangs on its end any more but what it takes.

@@ -272,6 +272,8 @@ func (b *Book) absentees(now time.Duration, en *entry) {
 		}
 		cancelled := en.cancelled(el)
 		switch {
+		case el.left && el.absent >= withdrawnAnswers:
+			b.finish(en, i, launcher.End{Cause: launcher.Exited}, false)
 		case el.state != ran && el.absent >= withdrawnAnswers && (en.shown || cancelled):
 			// Pending elements that are cancelled leave no trace.
 			if cancelled || !b.ask(el) {

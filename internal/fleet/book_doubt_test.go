@@ -49,3 +49,20 @@ func TestWhatCouldNotBeLaunchedAndIsHeldIsCancelledAndCounts(t *testing.T) {
 	x.list(row("40 1 2-2 running"))
 	x.tells("1.0 ended: never started", "1.1 ended: never started")
 }
+
+func TestAWorkerThatHasLeftIsOverWhenTwoAnswersDoNotHaveIt(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 2)
+	x.list(row("40 1 0-1 running"))
+	x.joins("1", 0)
+	x.joins("1", 1)
+	x.tells("1.0 running", "1.1 running")
+	for i := range 2 {
+		x.b.Connected(x.now, launcher.Worker{Tag: "1", Element: i}, false)
+	}
+	x.b.Leaves(launcher.Worker{Tag: "1"})
+	x.list()
+	x.tells("1.0 unknown", "1.1 unknown")
+	x.list()
+	x.tells("1.0 ended: exited") // the other has said nothing
+}
