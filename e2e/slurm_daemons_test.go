@@ -17,9 +17,7 @@ import (
 // wantUndisturbed checks that nothing was submitted since, and that all goes on where it was.
 func (r *slurmRun) wantUndisturbed(s *submit, submitted []string) {
 	r.t.Helper()
-	if got := r.submissions(); len(got) != len(submitted) {
-		r.t.Errorf("submitted were %v, and now %v", submitted, got)
-	}
+	r.wantSubmitted(len(submitted))
 	r.open()
 	r.ends(s, 0)
 	r.wantRunsOnce()

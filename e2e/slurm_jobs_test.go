@@ -32,9 +32,7 @@ func TestOnSlurmWhatIsHeldIsNotMissed(t *testing.T) {
 	submitted := r.submissions()
 	r.open()
 	r.ends(s, 0)
-	if got := r.submissions(); len(got) != len(submitted) {
-		t.Errorf("submitted were %v, and now %v", submitted, got)
-	}
+	r.wantSubmitted(len(submitted))
 	r.wantRunsOnce()
 	r.wantAsHere()
 }
@@ -47,9 +45,7 @@ func TestOnSlurmAWorkerCancelledByHandIsNotReplaced(t *testing.T) {
 	r.lab.Run("alice", "scancel", r.jobOf("running"))
 	s.stderr.await(t, "was cancelled by hand, and is not replaced")
 	time.Sleep(3 * time.Second)
-	if got := r.submissions(); len(got) != len(submitted) {
-		t.Errorf("submitted were %v, and now %v", submitted, got)
-	}
+	r.wantSubmitted(len(submitted))
 	r.open()
 	r.ends(s, 0)
 	r.wantAsHere()
@@ -62,9 +58,7 @@ func TestOnSlurmTheLastWorkerCancelledByHandEndsTheRunHonestly(t *testing.T) {
 	r.lab.Run("alice", "scancel", r.jobOf("running"))
 	got := r.ends(s, 1)
 	wantText(t, got.all(), "cancelled by hand")
-	if n := len(r.submissions()); n != 1 {
-		t.Errorf("%d submissions, want 1", n)
-	}
+	r.wantSubmitted(1)
 	r.wantNothingLeft()
 }
 

@@ -33,7 +33,7 @@ func newSlurmRun(t *testing.T, o slurmlab.Options, n int, run, slurm, task strin
 	t.Helper()
 	t.Parallel()
 	r := &slurmRun{t: t, lab: slurmlab.Start(t, o)}
-	const work = `echo "$DAISY_WORKER_ID" >>"$MARKS/$DAISY_BLOCK_INDEX"; while [ "$DAISY_BLOCK_INDEX" != 0 ] && [ -e "$MARKS/closed" ]; do sleep 0.1; done; printf "%s" "$DAISY_WRITE_OFFSET" >"$OUT/$DAISY_BLOCK_INDEX"`
+	const work = `echo "$DAISY_WORKER_ID $SLURM_JOB_ID" >>"$MARKS/$DAISY_BLOCK_INDEX"; while [ "$DAISY_BLOCK_INDEX" != 0 ] && [ -e "$MARKS/closed" ]; do sleep 0.1; done; printf "%s" "$DAISY_WRITE_OFFSET" >"$OUT/$DAISY_BLOCK_INDEX"`
 	text := fmt.Sprintf("[run]\nname = \"faults\"\nreconnect_grace = \"1s\"\nheartbeat_timeout = \"6s\"\n%s\n[slurm]\ntime = \"10m\"\n%s\n", run, slurm) +
 		fmt.Sprintf("[[task]]\nid = \"work\"\ntotal_write = { offset = [0], shape = [%d] }\nblock = { shape = [4] }\n", 4*n) +
 		"run = { command = [\"sh\", \"-c\", '" + work + "'] }\nenv = { OUT = \"\", MARKS = \"\" }\n" + task + "\n"
@@ -135,7 +135,7 @@ func (r *slurmRun) crash(s *submit) {
 	<-s.over
 }
 
-// begun is which worker began each block, in order, by the name of its file.
+// begun is which worker, and which job, began each block, in order, by the name of its file.
 func (r *slurmRun) begun() map[string]string {
 	r.t.Helper()
 	all := filesIn(r.t, filepath.Dir(r.gate()))
@@ -185,6 +185,14 @@ func (r *slurmRun) submissions() (list []string) {
 func (r *slurmRun) accounted() int {
 	r.t.Helper()
 	return len(strings.Fields(r.lab.Run("root", "sacct", "-X", "-n", "-D", "-P", "-u", "alice", "-o", "JobIDRaw")))
+}
+
+// wantSubmitted checks how often Slurm was asked for workers.
+func (r *slurmRun) wantSubmitted(n int) {
+	r.t.Helper()
+	if got := r.submissions(); len(got) != n {
+		r.t.Errorf("submitted were %v, want %d", got, n)
+	}
 }
 
 // wantOneArrayEach checks that no submission was made twice.
