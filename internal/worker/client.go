@@ -29,6 +29,9 @@ type Client struct {
 	// heard is when the last frame came, answered when anybody at all answered (a refused connection too); on the worker's clock.
 	heard, answered atomic.Int64
 
+	looking  sync.Mutex
+	lastLook look // guarded by looking
+
 	life   context.Context // ends when the client ends
 	end    context.CancelFunc
 	owned  sync.WaitGroup
@@ -107,6 +110,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	c.runID = c.places.runID
 	c.attach(first)
+	c.lastLook = c.look()
 	c.owned.Go(func() { c.serve(first) })
 	c.owned.Go(c.beat)
 	c.owned.Go(c.watchClock)
@@ -461,6 +465,7 @@ func (c *Client) beat() {
 		if l == nil {
 			continue
 		}
+		c.lookAtClock()
 		if silent := c.clock() - time.Duration(c.heard.Load()); silent > silence {
 			c.logf("nothing has come from the coordinator for %v: connecting again", silent.Round(time.Millisecond))
 			l.conn.Close()

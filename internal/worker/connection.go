@@ -205,6 +205,7 @@ func (c *Client) reconnect() (*link, error) {
 // patienceLeft is for how long the worker still tries, and why not for longer. The coordinator gives the worker's blocks to
 // others a little later.
 func (c *Client) patienceLeft() (time.Duration, string) {
+	c.lookAtClock()
 	c.mu.Lock()
 	p := c.patience
 	c.mu.Unlock()

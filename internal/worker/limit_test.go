@@ -102,6 +102,7 @@ func TestEachBlockHasItsOwnTime(t *testing.T) {
 		}
 		l.stop(&clocks[2]) // in time
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		want := [4]time.Duration{10 * time.Second, 13 * time.Second, 0, 19 * time.Second}
 		if got != want {
 			t.Errorf("the blocks were told after %v, want %v", got, want)

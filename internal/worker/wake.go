@@ -17,9 +17,9 @@ func (c *Client) look() look {
 }
 
 // watchClock notices that the worker was stopped (SIGSTOP, a batch system that suspends jobs) for so long that its blocks may have gone to
-// others. What has come in the meantime says nothing of that: it waited to be read.
+// others.
 func (c *Client) watchClock() {
-	for before := c.look(); ; before = c.look() {
+	for {
 		timer := time.NewTimer(wakeStep)
 		select {
 		case <-c.life.Done():
@@ -29,10 +29,21 @@ func (c *Client) watchClock() {
 			timer.Stop()
 			return
 		case <-timer.C:
+			c.lookAtClock()
 		}
-		if now := c.clock(); c.slept(before, now) {
-			c.wake(now - before.at)
-		}
+	}
+}
+
+// lookAtClock wakes the worker if it was stopped since the last look. Whoever judges a silence calls it first: after a stop, what has come
+// says nothing, since it waited to be read, and what has not come says nothing either.
+func (c *Client) lookAtClock() {
+	c.looking.Lock()
+	defer c.looking.Unlock()
+	before := c.lastLook
+	c.lastLook = c.look()
+	if now := c.lastLook.at; c.slept(before, now) {
+		c.wake(now - before.at)
+		c.lastLook = c.look()
 	}
 }
 

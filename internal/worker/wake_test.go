@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"io"
 	"testing"
 	"time"
 )
@@ -39,5 +40,20 @@ func TestAStaleBlockGetsNoGrace(t *testing.T) {
 		if got := c.killGrace(why); got != want {
 			t.Errorf("after a signal, %v: got %v, want %v", why, got, want)
 		}
+	}
+}
+
+func TestAWorkerThatWasStoppedBeginsItsPatienceAnew(t *testing.T) {
+	woken := 0
+	c := &Client{cfg: Config{OnWake: func() { woken++ }, Log: io.Discard}, birth: time.Now().Add(-time.Hour), patience: patience{abandon: 4 * time.Second, hint: time.Minute}}
+	before := time.Hour - 10*time.Second
+	c.heard.Store(int64(before))
+	c.lastLook = look{before, before, before}
+	if left, _ := c.patienceLeft(); left < 3*time.Second || woken != 1 {
+		t.Errorf("after a stop of 10s it has %v left, and was woken %d times", left, woken)
+	}
+	c.heard.Store(int64(before)) // nobody answers while it is awake
+	if left, _ := c.patienceLeft(); left > 0 || woken != 1 {
+		t.Errorf("after 10s of silence it has %v left, and was woken %d times", left, woken)
 	}
 }
