@@ -19,6 +19,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/process"
 	"example.org/daisy/internal/report"
 	"example.org/daisy/internal/units"
@@ -28,30 +29,39 @@ import (
 func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "look at what this machine has and lacks for a run",
-		UsageText: "daisy-submit doctor [DIR] [--json]",
+		UsageText: "daisy-submit doctor [DIR|JOB] [OPTIONS]",
 		Description: `Checks the programs, limits and file system that a run on this machine needs, and says how to get what is missing. DIR is where
-run directories are to be made ("runs" by default); small files are made there, or in the folder that it would be made in, and
-removed again. A warning keeps no run from starting.
+run directories are to be made ("runs" by default, of a job file its own); small files are made there, or in the folder that it would
+be made in, and removed again. A warning keeps no run from starting.
+
+Where there is Slurm, it is looked at, too: its commands, the controller, partitions and accounts. With a job file whose launcher is
+slurm each task is compared with them: partition, account, time, memory, nodes, and what would never start or cost more than was asked
+for. Slurm is asked half a dozen questions; nothing is submitted unless --probe is given. That submits a job of one core and two minutes for
+each kind of worker, which looks from a node at what is here: whether it sees the run directory, can run the worker, can write, and reaches
+this machine.
 
 EXAMPLE
    daisy-submit doctor /scratch/me/runs
+   daisy-submit doctor segment.toml --probe
 
 EXIT STATUS
    0    nothing is missing; there may be warnings
    2    the command line is wrong
    3    something is missing, or the answer could not be written
 `,
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "as JSON, in the shape of docs/cli.md"}},
+		Flags: append(jobFlags(),
+			&cli.BoolFlag{Name: "probe", Usage: "submit short jobs that look at this machine from a node"},
+			&cli.BoolFlag{Name: "json", Usage: "as JSON, in the shape of docs/cli.md"},
+		),
 		Action: func(c *cli.Context) error {
-			dir := "runs"
-			if c.NArg() > 0 {
-				var err error
-				if dir, err = oneArgument(c, "a directory for runs"); err != nil {
-					return err
-				}
+			dir, j, err := doctorsPatient(c)
+			if err != nil {
+				return err
 			}
-			d := examine(c.Context, dir)
-			var err error
+			d, err := examine(c.Context, dir, j, c.Bool("probe"))
+			if err != nil {
+				return err
+			}
 			if c.Bool("json") {
 				err = json.NewEncoder(c.App.Writer).Encode(d)
 			} else {
@@ -66,6 +76,31 @@ EXIT STATUS
 			return nil
 		},
 	}
+}
+
+// doctorsPatient is the directory that is to be looked at, and the job, nil if none is given.
+func doctorsPatient(c *cli.Context) (dir string, j *job.Job, err error) {
+	dir = "runs"
+	if c.NArg() > 0 {
+		if dir, err = oneArgument(c, "a directory for runs, or a job file"); err != nil {
+			return "", nil, err
+		}
+	}
+	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
+		if j, err = loadJob(c, dir); err != nil {
+			return "", nil, err
+		}
+		dir = j.Directory
+	}
+	for _, name := range []string{"launcher", "max-workers", "set"} {
+		if j == nil && c.IsSet(name) {
+			return "", nil, usage("--%s goes with a job file, and %s is none", name, dir)
+		}
+	}
+	if c.Bool("probe") && (j == nil || j.Launcher != "slurm") {
+		return "", nil, usage("--probe goes with a job file whose launcher is slurm: that says which jobs to try (--launcher slurm changes it)")
+	}
+	return dir, j, nil
 }
 
 // diagnosis is what doctor --json prints, as docs/cli.md describes it.
@@ -94,19 +129,37 @@ func is(check, state, found, advice string) finding {
 	return finding{check, state, found, pointer(advice)}
 }
 
-func examine(ctx context.Context, dir string) *diagnosis {
+// examine looks at this machine, and at Slurm where a job of its workers, or no job, is given.
+func examine(ctx context.Context, dir string, j *job.Job, probe bool) (*diagnosis, error) {
+	onSlurm := j != nil && j.Launcher == "slurm"
 	worker, err := findWorker("local")
 	checks := []finding{workerFinding(ctx, worker, err), pythonFinding(ctx)}
 	files, err := process.FileLimit()
 	checks = append(checks, filesFinding(files, err))
-	checks = append(checks, folderFindings(dir)...)
+	checks = append(checks, folderFindings(dir, onSlurm)...)
 	checks = append(checks, machineFindings(process.ThisMachine(), runtime.NumCPU(), memoryOf("/proc/meminfo"))...)
 	checks = append(checks, memoryLimitFinding(memoryHoldAt("/")), networkFinding())
+	if _, err := exec.LookPath("sbatch"); onSlurm || j == nil && err == nil {
+		l, err := slurmDoctor(j)
+		if err != nil {
+			return nil, err
+		}
+		of, cl := examineSlurm(ctx, j, l, worker)
+		for i := range of {
+			if j == nil && of[i].State == missing {
+				of[i].State = warning // runs on this machine do not need it
+			}
+		}
+		checks = append(checks, of...)
+		if probe && cl != nil {
+			checks = append(checks, (&prober{job: j, dir: dir, worker: worker}).findings(ctx)...)
+		}
+	}
 	d := &diagnosis{Version: 1, OK: true, Checks: checks}
 	for _, f := range checks {
 		d.OK = d.OK && f.State != missing
 	}
-	return d
+	return d, nil
 }
 
 func (d *diagnosis) write(c *cli.Context) error {
@@ -222,32 +275,41 @@ func filesFinding(limit uint64, err error) finding {
 	return is(check, fine, found, "")
 }
 
-// folderFindings tries what a run directory needs of its file system.
-func folderFindings(dir string) []finding {
-	abs, err := filepath.Abs(dir)
+// folderFindings tries what a run directory needs of its file system, with forNodes also what nodes of a cluster need of it.
+func folderFindings(dir string, forNodes bool) []finding {
+	trial, err := trialFolder(dir)
 	if err != nil {
-		return []finding{is("run directory", missing, dir, err.Error())}
+		return []finding{is("run directory", missing, dir, err.Error()+": give another directory, or change its permissions")}
 	}
-	parent := abs
+	defer os.RemoveAll(trial)
+	abs, _ := filepath.Abs(dir) // it could be made above
+	list := []finding{is("run directory", fine, abs, ""), renameFinding(trial), lockFinding(trial), spaceFinding(trial), clockFinding(trial, time.Now())}
+	if forNodes {
+		list = append(list, sharedFindings(trial)...)
+	}
+	return list
+}
+
+// trialFolder makes a folder in dir, or in the folder that dir would be made in.
+func trialFolder(dir string) (string, error) {
+	parent, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
 	for {
 		info, err := os.Stat(parent)
 		if err == nil && !info.IsDir() {
-			return []finding{is("run directory", missing, parent+" is a file", "give another directory")}
+			return "", fmt.Errorf("%s is a file", parent)
 		}
 		if err == nil || parent == filepath.Dir(parent) {
 			break
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return []finding{is("run directory", missing, parent, err.Error())}
+			return "", err
 		}
 		parent = filepath.Dir(parent)
 	}
-	trial, err := os.MkdirTemp(parent, ".daisy-doctor-")
-	if err != nil {
-		return []finding{is("run directory", missing, abs, err.Error()+": give another directory, or change its permissions")}
-	}
-	defer os.RemoveAll(trial)
-	return append([]finding{is("run directory", fine, abs, "")}, renameFinding(trial), lockFinding(trial), spaceFinding(trial), clockFinding(trial, time.Now()))
+	return os.MkdirTemp(parent, ".daisy-doctor-")
 }
 
 func renameFinding(dir string) finding {

@@ -82,7 +82,7 @@ func TestTheDoctorJudgesLimits(t *testing.T) {
 func TestTheDoctorTriesTheFolderOfRunsAndLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	for _, at := range []string{dir, filepath.Join(dir, "a", "b")} {
-		for _, f := range folderFindings(at) {
+		for _, f := range folderFindings(at, false) {
 			if f.State == missing || f.Check == "flock" && f.State != fine {
 				t.Errorf("%s: %+v", at, f)
 			}
@@ -96,7 +96,7 @@ func TestTheDoctorTriesTheFolderOfRunsAndLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, at := range []string{file, filepath.Join(file, "below"), "/proc/runs"} {
-		f := folderFindings(at)
+		f := folderFindings(at, false)
 		if len(f) != 1 || f[0].State != missing || f[0].Advice == nil {
 			t.Errorf("%s: %+v", at, f)
 		}

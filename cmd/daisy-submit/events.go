@@ -50,7 +50,7 @@ EXIT STATUS
 			if err != nil {
 				return err
 			}
-			return (&eventPrinter{c: c, dir: dir}).run()
+			return (&eventPrinter{c: c, dir: dir, follow: c.Bool("follow")}).run()
 		},
 	}
 }
@@ -59,6 +59,9 @@ EXIT STATUS
 type eventPrinter struct {
 	c   *cli.Context
 	dir *rundir.Dir
+	// follow: until the run has ended. show takes the place of printing an event, if it is not nil.
+	follow bool
+	show   func(*api.Event) error
 	// last is the id of the last event, heard when a coordinator was there last; zero: none has been yet.
 	last  string
 	heard time.Time
@@ -79,7 +82,7 @@ func (p *eventPrinter) run() error {
 			return infrastructure(lost.error)
 		case p.ended:
 			return nil
-		case !p.c.Bool("follow"), errors.As(err, &refused):
+		case !p.follow, errors.As(err, &refused):
 			return err
 		case err == nil, errors.As(err, &broken):
 			p.heard = time.Now()
@@ -110,7 +113,7 @@ func (p *eventPrinter) read() error {
 	if p.c.Bool("all") {
 		query.Set("all", "1")
 	}
-	if !p.c.Bool("follow") {
+	if !p.follow {
 		query.Set("follow", "0")
 	}
 	ctx, cancel := context.WithCancel(p.c.Context)
@@ -149,6 +152,9 @@ func (c *coordinated) explainStream(err error) error {
 
 // print prints one event.
 func (p *eventPrinter) print(e *api.Event) error {
+	if p.show != nil {
+		return p.show(e)
+	}
 	if p.c.Bool("json") {
 		return json.NewEncoder(p.c.App.Writer).Encode(e)
 	}
@@ -158,7 +164,7 @@ func (p *eventPrinter) print(e *api.Event) error {
 
 // say says something of the run that no event has said; nothing with --json.
 func (p *eventPrinter) say(text string) error {
-	if p.c.Bool("json") {
+	if p.c.Bool("json") || p.show != nil {
 		return nil
 	}
 	_, err := fmt.Fprintln(p.c.App.Writer, text)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -29,15 +30,21 @@ func planCommand() *cli.Command {
 the run. Blocks that the tracking folder says are done are counted. Nothing is started or written. What would keep the run from starting
 here, as a limit of open files that is too low, is an error.
 
+With the launcher slurm it says what workers ask for and what they cost at most. --test-only asks Slurm itself, once for each kind of
+worker, whether it would take them and when the first would start; that uses up a job id each time.
+
 EXAMPLE
    daisy-submit plan segment.toml
 
 EXIT STATUS
    0    the job can be run
-   2    the job file or the command line is wrong, or this machine's limits are too low for the job
-   3    the tracking folder cannot be read, or the answer could not be written
+   2    the job file or the command line is wrong, this machine's limits are too low for the job, or Slurm would refuse it
+   3    the tracking folder cannot be read, Slurm does not answer, or the answer could not be written
 `,
-		Flags: append(append(jobFlags(), selectionFlags()...), &cli.BoolFlag{Name: "json", Usage: "as JSON, in the shape of docs/plan.md"}),
+		Flags: append(append(jobFlags(), selectionFlags()...),
+			&cli.BoolFlag{Name: "test-only", Usage: "ask Slurm what it would make of the workers (sbatch --test-only)"},
+			&cli.BoolFlag{Name: "json", Usage: "as JSON, in the shape of docs/plan.md"},
+		),
 		Action: func(c *cli.Context) error {
 			path, err := oneArgument(c, "a job file")
 			if err != nil {
@@ -59,6 +66,18 @@ EXIT STATUS
 				return refused(err)
 			}
 			p.hold(j, hold)
+			var refusal error
+			if j.Launcher == "slurm" {
+				p.addSlurm(j)
+			}
+			if c.Bool("test-only") {
+				if j.Launcher != "slurm" {
+					return usage("--test-only asks Slurm, and the launcher of %s is %q; --launcher slurm changes it", path, j.Launcher)
+				}
+				if refusal = p.askForecasts(c.Context, j); refusal != nil && p.Slurm[0].Forecast == nil {
+					return refusal
+				}
+			}
 			if c.Bool("json") {
 				err = json.NewEncoder(c.App.Writer).Encode(p)
 			} else {
@@ -67,7 +86,7 @@ EXIT STATUS
 			if err != nil {
 				return infrastructure(err)
 			}
-			return nil
+			return refusal
 		},
 	}
 }
@@ -89,6 +108,8 @@ type plan struct {
 	Warnings []string   `json:"warnings"`
 	// Defaults are the values that come from files of defaults.
 	Defaults []planDefault `json:"defaults"`
+	// Slurm is what the workers of each task ask of it, null with another launcher.
+	Slurm []planSlurm `json:"slurm"`
 
 	resources scheduler.Resources // of the budget
 	tracked   bool                // there is a tracking folder
@@ -378,6 +399,9 @@ func (p *plan) write(w io.Writer) error {
 		if err := report.Grid(w, "\nArrays", []string{"<task", "<role", "<path", "<format", "<type", "shape", "<written in", "voxel size"}, arrays); err != nil {
 			return err
 		}
+	}
+	if err := p.writeSlurm(w, time.Now()); err != nil {
+		return err
 	}
 	if err := p.writeWaves(w); err != nil {
 		return err

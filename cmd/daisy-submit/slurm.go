@@ -61,3 +61,20 @@ func slurmLauncher(j *job.Job, dir *rundir.Dir) (*slurm.Launcher, error) {
 	}
 	return l, nil
 }
+
+// slurmDoctor asks Slurm questions for people, for a job or (nil) for none. It submits nothing.
+func slurmDoctor(j *job.Job) (*slurm.Launcher, error) {
+	c := slurm.Config{Run: someRun, Dir: string(filepath.Separator), Env: slurm.Environment(os.Environ()), Limit: askTime}
+	if j != nil {
+		var err error
+		if c.Cluster, err = clusterOf(j); err != nil {
+			return nil, err
+		}
+		c.Base = j.Dir
+	}
+	l, err := slurm.New(c)
+	if err != nil {
+		return nil, infrastructure(err)
+	}
+	return l, nil
+}

@@ -203,6 +203,9 @@ func (s *runStatus) writeLive(b *bytes.Buffer) error {
 	if err := report.Grid(b, "Tasks", head, rows); err != nil {
 		return err
 	}
+	if err := writeJobs(b, live.Jobs); err != nil {
+		return err
+	}
 	if s.Message != nil {
 		fmt.Fprintf(b, "\n%s\n", api.OneLine(*s.Message))
 		return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -117,6 +118,10 @@ func endedStats(dir *rundir.Dir) *api.Stats {
 
 func writeWorkers(c *cli.Context, page *api.WorkerPage) error {
 	head := []string{"<worker", "<task", "<node", "<state", "slots", "running", "processed", "failed", "busy", "idle", "last heard", "peak memory"}
+	ofJobs := slices.ContainsFunc(page.Workers, func(w api.LiveWorker) bool { return w.Job != nil })
+	if ofJobs {
+		head = append(head, "<job", "time left")
+	}
 	var rows [][]string
 	for _, w := range page.Workers {
 		state := w.State
@@ -132,8 +137,16 @@ func writeWorkers(c *cli.Context, page *api.WorkerPage) error {
 		if w.PeakRSSBytes != nil {
 			peak = units.Size(*w.PeakRSSBytes)
 		}
-		rows = append(rows, []string{w.ID, w.Task, or(w.Node), state, units.Count(w.Slots), units.Count(w.Running), units.Count(w.Processed), units.Count(w.Failed),
-			units.Duration(ofSeconds(w.BusySeconds)), units.Duration(ofSeconds(w.IdleSeconds)), silent, peak})
+		row := []string{w.ID, w.Task, or(w.Node), state, units.Count(w.Slots), units.Count(w.Running), units.Count(w.Processed), units.Count(w.Failed),
+			units.Duration(ofSeconds(w.BusySeconds)), units.Duration(ofSeconds(w.IdleSeconds)), silent, peak}
+		if ofJobs {
+			left := "-"
+			if w.LeftSeconds != nil {
+				left = units.Duration(ofSeconds(*w.LeftSeconds))
+			}
+			row = append(row, or(w.Job), left)
+		}
+		rows = append(rows, row)
 	}
 	if err := writePage(c, "Workers", "no such worker", head, rows, page.Next); err != nil {
 		return err

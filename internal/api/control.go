@@ -38,6 +38,35 @@ type State struct {
 	Resources []LiveResource `json:"resources"`
 	Excluded  []LiveExcluded `json:"excluded"`
 	Tasks     []LiveTask     `json:"tasks"`
+	// Jobs are those of a batch system that have not ended; empty where workers come from none.
+	Jobs []LiveJob `json:"jobs"`
+}
+
+// LiveJob is one submission to a batch system: an array of workers. Its workers that have not ended = asked + pending + running.
+type LiveJob struct {
+	// Job is the system's id of the array, null as long as it is not known. Unsure: it is not known whether the system took it.
+	Job        *string `json:"job"`
+	Submission string  `json:"submission"`
+	Task       string  `json:"task"`
+	Unsure     bool    `json:"unsure"`
+	// Asked are workers of which the system has said nothing yet; Connected are those of Running that have a connection.
+	Asked     int64 `json:"asked"`
+	Pending   int64 `json:"pending"`
+	Running   int64 `json:"running"`
+	Connected int64 `json:"connected"`
+	// Waits is why workers are pending, Nodes where they run.
+	Waits []LiveWaiting `json:"waits"`
+	Nodes []string      `json:"nodes"`
+}
+
+// LiveWaiting is a reason for which workers are pending.
+type LiveWaiting struct {
+	Workers int64 `json:"workers"`
+	// Reason is the system's own word, Meaning the same in plain words; null if it gave none.
+	Reason  *string `json:"reason"`
+	Meaning *string `json:"meaning"`
+	// StartsInSeconds is when the system thinks that the first will start, null if it does not say.
+	StartsInSeconds *float64 `json:"starts_in_seconds"`
 }
 
 // LiveRun is the run as a whole.
@@ -156,6 +185,9 @@ type LiveWorker struct {
 	PeakRSSBytes  *int64   `json:"peak_rss_bytes"`
 	// Log is the path of its log.
 	Log *string `json:"log"`
+	// Job is what a batch system calls it ("4711_3"), LeftSeconds how long it may run there; null without one, or if not known.
+	Job         *string  `json:"job"`
+	LeftSeconds *float64 `json:"left_seconds"`
 }
 
 // A BlockPage is some of the blocks of a run: task by task, and in the order of the grid.

@@ -49,6 +49,8 @@ func typeName(t reflect.Type) string {
 		return "string"
 	case reflect.Float64:
 		return "number"
+	case reflect.Bool:
+		return "boolean"
 	default:
 		return "integer"
 	}

@@ -83,17 +83,19 @@ func (c *Coordinator) serveState(w http.ResponseWriter, r *http.Request) {
 	var limits engine.Limits
 	var workers map[string]int64
 	var excluded []engine.ExcludedNode
+	var jobs []engine.JobView
 	var now time.Duration
 	err := c.between(r.Context(), func() {
 		c.engine.Overview(&snap)
 		limits, workers, excluded, now = c.engine.Limits(), c.engine.WorkerStates(), c.engine.Excluded(), c.now()
+		jobs = c.engine.Jobs()
 	})
 	if err != nil {
 		c.refuseControl(w, r, err)
 		return
 	}
 	j := c.cfg.Job
-	s := api.State{Version: api.ControlVersion, Resources: []api.LiveResource{}, Excluded: c.liveExcluded(excluded), Tasks: []api.LiveTask{}}
+	s := api.State{Version: api.ControlVersion, Resources: []api.LiveResource{}, Excluded: c.liveExcluded(excluded), Tasks: []api.LiveTask{}, Jobs: c.liveJobs(jobs)}
 	host, _ := os.Hostname() // "" where it is not known
 	s.Run = api.LiveRun{ID: c.runID, Name: j.Name, State: "running", Message: value(snap.Ending), Epoch: c.epoch, Started: c.began.UTC(), Seconds: now.Seconds(),
 		Host: host, PID: int64(os.Getpid()), Program: c.cfg.Version, JobFile: value(j.File), Directory: value(c.runPath())}

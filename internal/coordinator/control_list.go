@@ -74,6 +74,10 @@ func (c *Coordinator) liveWorker(v *engine.WorkerView) api.LiveWorker {
 	live := api.LiveWorker{ID: v.ID, Task: c.specs[v.Task].ID, Node: value(v.Node), State: v.State, Why: value(v.Why), End: value(v.End), Slots: int64(v.Slots),
 		Running: int64(v.Running), Held: int64(v.Held), Processed: v.Processed, Failed: v.WorkerSnapshot.Failed, BusySeconds: v.Busy.Seconds(), IdleSeconds: v.Idle.Seconds(),
 		PeakRSSBytes: value(v.PeakRSSBytes), Log: value(c.workerLog(v.ID))}
+	live.Job = value(v.Job)
+	if v.Left > 0 {
+		live.LeftSeconds = value(v.Left.Seconds())
+	}
 	if v.Silent >= 0 {
 		seconds := v.Silent.Seconds()
 		live.SilentSeconds = &seconds

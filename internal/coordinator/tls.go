@@ -10,17 +10,14 @@ import (
 	"time"
 
 	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/rundir"
 )
 
 // openPort listens where the job says, and writes the discovery file. Where other machines can come in, it speaks TLS.
 func (c *Coordinator) openPort() error {
 	j := c.cfg.Job
-	host := j.Listen
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	tcp, err := bind(host, j.PortLow, j.PortHigh)
+	tcp, err := listenAs(j)
 	if err != nil {
 		return err
 	}
@@ -52,6 +49,30 @@ func (c *Coordinator) openPort() error {
 		c.cfg.Notice(fmt.Sprintf("no network interface of this machine is up, so that workers on other machines have no way to it (it listens on %s); say how they reach it with the key addresses of [run]", bound))
 	}
 	return nil
+}
+
+// listenAs opens the port that the coordinator of a job has.
+func listenAs(j *job.Job) (net.Listener, error) {
+	host := j.Listen
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return bind(host, j.PortLow, j.PortHigh)
+}
+
+// Reach opens the port that the coordinator of a job would have, and gives the addresses ("host:port") by which its workers would try to
+// reach it, in their order: to try from another machine whether they can. The caller closes the port.
+func Reach(j *job.Job) (tcp net.Listener, found []string, err error) {
+	if tcp, err = listenAs(j); err != nil {
+		return nil, nil, err
+	}
+	host, _ := os.Hostname()
+	interfaces, err := netInterfaces()
+	if err != nil {
+		return nil, nil, errors.Join(err, tcp.Close())
+	}
+	found, _ = addresses(j.Addresses, tcp.Addr().(*net.TCPAddr), host, interfaces)
+	return tcp, found, nil
 }
 
 // certified is TLS with the certificate of the run, and the fingerprint by which workers know it.

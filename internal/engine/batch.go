@@ -437,6 +437,13 @@ func (e *Engine) startedAgain(old *worker, j *Join) *worker {
 	return w
 }
 
+// bookConnection tells the book whether a worker can be heard.
+func (e *Engine) bookConnection(w *worker, is bool) {
+	if e.book != nil && w.launched() {
+		e.book.Connected(e.now, w.name(), is)
+	}
+}
+
 // givenMore says once for a class that its workers have much more of their nodes than they were asked for with, as that is billed.
 func (e *Engine) givenMore(w *worker, j *Join) {
 	t := &e.tasks[w.task]
@@ -515,9 +522,9 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 		if r.StartsIn > 0 {
 			when = ", the first perhaps in " + units.Duration(r.StartsIn.Round(time.Minute))
 		}
-		why := reasonWords(r.Reason)
-		if why != "" {
-			why = ": " + why
+		why := ""
+		if words := reasonWords(r.Reason); words != "" { // at first nothing has looked at them yet
+			why = ": " + words
 		}
 		say("waiting for %s%s%s", units.Plural(n, "pending worker"), why, when)
 	}

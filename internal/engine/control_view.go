@@ -101,6 +101,9 @@ type WorkerView struct {
 	Silent time.Duration
 	// Why is what it was told when it was told to leave.
 	Why string
+	// Job is what a batch system calls it, Left is how long it may run there; "" and 0 if not known.
+	Job  string
+	Left time.Duration
 }
 
 // LiveIDs lists the workers that have not ended, in no order.
@@ -129,6 +132,7 @@ func (e *Engine) LiveWorkers(ids []string, views []WorkerView) []WorkerView {
 		if w.nonce != 0 {
 			v.Silent = e.now - w.heard
 		}
+		v.Job, v.Left = e.jobOf(w)
 		views = append(views, v)
 	}
 	return views

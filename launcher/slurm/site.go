@@ -20,6 +20,11 @@ type Site struct {
 	MaxArraySize int
 	// SlurmUID is the user that Slurm itself runs as, -1 if not known.
 	SlurmUID int
+	// Munge: it is munge that says who a user is, on MungeSocket if that is not the usual one.
+	Munge       bool
+	MungeSocket string
+	// Memory is what holds for partitions that say nothing else.
+	Memory MemoryLimits
 }
 
 // usualSite is what Slurm has where nobody changed it.
@@ -80,6 +85,16 @@ func parseSite(answer string) Site {
 			if n, err := strconv.Atoi(strings.TrimSuffix(id, ")")); err == nil {
 				s.SlurmUID = n
 			}
+		case "AuthType":
+			s.Munge = word == "auth/munge"
+		case "AuthInfo": // "socket=/run/munge/munge.socket.2,cred_expire=10"
+			for part := range strings.SplitSeq(word, ",") {
+				if path, ok := strings.CutPrefix(part, "socket="); ok {
+					s.MungeSocket = path
+				}
+			}
+		default:
+			s.Memory.read(strings.TrimSpace(key), word)
 		}
 	}
 	return s

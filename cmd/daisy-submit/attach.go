@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/report"
+	"example.org/daisy/internal/rundir"
+)
+
+func attachCommand() *cli.Command {
+	return &cli.Command{
+		Name: "attach", Usage: "follow a run from another terminal until its end",
+		UsageText: "daisy-submit attach [RUN_DIR|latest]",
+		Description: `Shows the progress of a run and what happens in it, as "daisy-submit run" does, until the run has ended; then its report. It may be
+called on any machine that reaches the coordinator, by as many as wish. Ctrl-C ends the look, not the run. When the coordinator
+is killed and the run resumed within a minute, it goes on with that. Of a run that has ended it prints the report.
+` + runDirUsage + `
+
+EXAMPLE
+   daisy-submit attach runs/latest
+
+EXIT STATUS
+   0    every block of the run succeeded or was skipped
+   1    some did not
+   2    the command line is wrong, or there is no such run, or too many look on
+   3    the infrastructure of the run failed, or no coordinator answers, or none has for a minute; or nothing could be written
+   130  Ctrl-C (the run goes on), or the run was interrupted by it (143: by SIGTERM, 131: by SIGQUIT)
+`,
+		Action: func(c *cli.Context) error {
+			dir, err := runArgument(c)
+			if err != nil {
+				return err
+			}
+			if stats := endedStats(dir); stats != nil {
+				return reportOf(c, stats)
+			}
+			return attach(c, dir)
+		},
+	}
+}
+
+// endTime is how long the statistics of a run may take to be seen once its end is known: its directory may be on a slow file system.
+const endTime = 30 * time.Second
+
+// attach follows a run until its end.
+func attach(c *cli.Context, dir *rundir.Dir) error {
+	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt)
+	defer stop()
+	c.Context = ctx
+	mode := report.ModeFor(c.App.ErrWriter, false)
+	progress := report.NewProgress(c.App.ErrWriter, mode)
+	progress.Notice("run directory: " + dir.Path())
+	told := make(chan error, 1)
+	go func() {
+		p := &eventPrinter{c: c, dir: dir, follow: true, show: func(e *api.Event) error {
+			progress.Notice(e.Line())
+			return nil
+		}}
+		told <- p.run()
+	}()
+	show := time.NewTicker(showEvery[report.Lines])
+	defer show.Stop()
+	var err error
+	for over := false; !over; {
+		select {
+		case err = <-told:
+			over = true
+		case <-show.C:
+			if run, err := coordinatorOf(dir); err == nil {
+				var live api.State
+				if run.get(ctx, api.PathState, nil, &live) == nil {
+					progress.Update(time.Now(), progressOfLive(&live))
+				}
+			}
+		}
+	}
+	defer progress.Close()
+	if ctx.Err() != nil {
+		_ = progress.Close()
+		fmt.Fprintf(c.App.ErrWriter, "the run goes on; to follow it again: %s\n", command("attach", dir.Path()))
+		return &statusError{status: exitInterrupted}
+	}
+	if err != nil {
+		return err
+	}
+	for begun := time.Now(); ; {
+		if stats := endedStats(dir); stats != nil {
+			progress.End(*stats)
+			_ = progress.Close()
+			return reportOf(c, stats)
+		}
+		if time.Since(begun) > endTime {
+			return infrastructure(errors.New("the run has ended, and its statistics are not there: daisy-submit status says more"))
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return infrastructure(context.Cause(ctx))
+		}
+	}
+}
+
+// reportOf prints the report of a run that has ended, and ends as it has.
+func reportOf(c *cli.Context, stats *api.Stats) error {
+	if err := report.Tables(c.App.Writer, *stats, report.Table); err != nil {
+		return infrastructure(err)
+	}
+	if status := stats.Run.ExitStatus; status != nil && *status != exitOK {
+		return &statusError{status: *status}
+	}
+	return nil
+}
+
+func progressOfLive(s *api.State) report.Snapshot {
+	out := report.Snapshot{State: s.Run.State, Elapsed: ofSeconds(s.Run.Seconds), Tasks: make([]report.TaskProgress, len(s.Tasks))}
+	for i, t := range s.Tasks {
+		out.Tasks[i] = report.TaskProgress{
+			ID: t.ID, State: t.State, Blocks: t.Blocks, Waiting: t.Waiting, Ready: t.Ready, Leased: t.Leased, Running: t.Running,
+			Success: t.Success, Skipped: t.Skipped, Failed: t.Failed, Orphaned: t.Orphaned, Abandoned: t.Abandoned,
+			Unselected: t.Unselected, Retries: t.Retries, Slots: t.Running + t.Idle + t.Starting,
+		}
+		if t.Waits != nil {
+			out.Tasks[i].Waits = *t.Waits
+		}
+	}
+	return out
+}

@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"syscall"
+	"testing"
+)
+
+func TestARunIsFollowedFromAnotherTerminalToItsReportAndStatus(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("bad", 2)+shell("test {index} != 1")+"max_retries = 0\npriority = 1", blocks("work", 1)+d.code("command")))
+	s := start(t, dir, "run", path, "--run-dir", "out")
+	v := d.next()
+	first, second := start(t, dir, "attach", "out"), start(t, dir, "attach", "out")
+	first.stderr.await(t, "task bad has ended: done")
+	second.stderr.await(t, "task bad has ended: done")
+	second.signal(syscall.SIGINT)
+	r := second.wait()
+	wantText(t, r.stderr, "the run goes on", "daisy-submit attach ")
+	if r.status != 130 {
+		t.Errorf("a look that was interrupted ends with %d", r.status)
+	}
+	wantStatus(t, 0, dir, "set", "out", "task.work.timeout=1h")
+	first.stderr.await(t, "timeout")
+	v.ok()
+	of, look := s.wait(), first.wait()
+	if of.status != 1 || look.status != 1 {
+		t.Errorf("the run ends with %d, the look with %d", of.status, look.status)
+	}
+	if of.stdout != look.stdout {
+		t.Errorf("the report of the run:\n%s\nof the look:\n%s", of.stdout, look.stdout)
+	}
+	// Afterwards it is the report alone.
+	if late := wantStatus(t, 1, dir, "attach", "out"); late.stdout != of.stdout {
+		t.Errorf("afterwards:\n%s%s", late.stdout, late.stderr)
+	}
+}
+
+func TestALookGoesOnWithTheNextCoordinator(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 1)+d.code("command")))
+	s := start(t, dir, "run", path, "--run-dir", "out")
+	v := d.next()
+	look := start(t, dir, "attach", "out")
+	look.stderr.await(t, "has joined for work")
+	s.signal(syscall.SIGKILL)
+	s.wait()
+	again := start(t, dir, "run", "--resume", "out")
+	v.ok()
+	if of := again.wait(); of.status != 0 {
+		t.Fatalf("the resume ends with %d\n%s", of.status, of.stderr)
+	}
+	if r := look.wait(); r.status != 0 {
+		t.Errorf("the look ends with %d\n%s", r.status, r.stderr)
+	}
+}
