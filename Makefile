@@ -6,7 +6,7 @@ GO    := scripts/go
 BUILD := -trimpath -tags urfave_cli_no_docs
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-slurm bench soak sim sim-faults lint demo clean
+.PHONY: help build test test-slurm bench soak sim sim-faults sim-accuracy lint demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ sim: ## simulate whole runs in virtual time, 100000 seeds (SEEDS=1000: only so m
 
 sim-faults: ## break the code on purpose, one fault at a time, and see that the simulation finds each
 	$(GO) test ./internal/sim -run '^TestDeliberateFaultsAreCaught$$' -timeout 0 -count 1 -v -faults=all
+
+sim-accuracy: ## compare what simulate predicts with five real runs of a minute each (RUNS=1: only so many)
+	DAISY_SIMULATE=$(or $(RUNS),5) $(GO) test ./e2e -run '^TestSimulatePredictsARealRun$$' -timeout 0 -count 1 -v
 
 lint: ## gofmt, go vet, staticcheck
 	@scripts/lint

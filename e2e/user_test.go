@@ -37,6 +37,8 @@ func userCode(role string) int {
 		return sit()
 	case "env":
 		return reportEnvironment()
+	case "nap":
+		return everyBlock(nap)
 	case "mute":
 		return 0 // a stream process that ends without an answer
 	case "client":

@@ -114,6 +114,8 @@ type Reason struct {
 	Word, Plain string
 	// Never: with this reason it will not start, however long one waits.
 	Never bool
+	// Failed: it was to be started, which failed, and it will not be tried again.
+	Failed bool
 }
 
 // Canceller is who cancelled an element, as the accounting tells it.

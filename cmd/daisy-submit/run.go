@@ -104,14 +104,17 @@ func loadJob(c *cli.Context, path string) (*job.Job, error) {
 
 // loadPart is loadJob of a part of the blocks.
 func loadPart(c *cli.Context, path string, part job.Selection) (*job.Job, error) {
-	below, err := jobfile.ReadBelow()
-	if err != nil {
+	return loadSet(c, path, c.StringSlice("set"), jobfile.Options{Selection: part, CheckPython: importable(c.Context), CheckSlurm: checkSlurm})
+}
+
+// loadSet is loadPart with other sets; the options are completed.
+func loadSet(c *cli.Context, path string, sets []string, opts jobfile.Options) (*job.Job, error) {
+	var err error
+	if opts.Below, err = jobfile.ReadBelow(); err != nil {
 		return nil, &statusError{exitUsage, err}
 	}
-	j, err := jobfile.Load(path, c.StringSlice("set"), jobfile.Options{
-		Below: below, Selection: part,
-		Launcher: c.String("launcher"), MaxWorkers: c.Int64("max-workers"), Machine: machine(), CheckPython: importable(c.Context), CheckSlurm: checkSlurm,
-	})
+	opts.Launcher, opts.MaxWorkers, opts.Machine = c.String("launcher"), c.Int64("max-workers"), machine()
+	j, err := jobfile.Load(path, sets, opts)
 	if err != nil {
 		return nil, &statusError{exitUsage, err}
 	}

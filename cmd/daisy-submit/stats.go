@@ -65,12 +65,16 @@ EXIT STATUS
 }
 
 func readStats(dir *rundir.Dir) (api.Stats, error) {
-	var s api.Stats
-	path := dir.StatsPath()
-	data, err := os.ReadFile(path)
+	s, err := readStatsFile(dir.StatsPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, fmt.Errorf("the run in %s has no statistics yet: it has not ended; %s says where it stands", dir.Path(), said("status", dir.Path()))
 	}
+	return s, err
+}
+
+func readStatsFile(path string) (api.Stats, error) {
+	var s api.Stats
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return s, err
 	}

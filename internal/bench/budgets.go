@@ -13,6 +13,7 @@ var specs = []spec{
 	{"internal/coordinator", "^Benchmark(Dispatch|Connected)$", "1x"},
 	{"internal/worker", "^Benchmark(CommandBlocks|BareExec)$", "3s"},
 	{"e2e", "^BenchmarkKilledWorker$", "1x"},
+	{"internal/sim", "^BenchmarkForecast$", "1x"},
 }
 
 const million = 1e6
@@ -57,6 +58,8 @@ var budgets = []budget{
 	{what: "command blocks of /bin/true beside os/exec", pkg: "internal/worker", name: "BenchmarkCommandBlocks", base: "BenchmarkBareExec", metric: "ns/op", atLeast: 80, scale: 1, unit: "%"},
 	atMost("kill -9 of a worker to its block on a waiting one", "e2e", "BenchmarkKilledWorker/waiting", "ms", 50, "ms"),
 	atMost("kill -9 of a worker to its block on a new one", "e2e", "BenchmarkKilledWorker/new", "ms", 500, "ms"),
+	atMost("simulation of 10^7 blocks on 10,000 workers: time", "internal/sim", "BenchmarkForecast", "seconds", 120, "s"),
+	atMost("simulation of 10^7 blocks on 10,000 workers: memory", "internal/sim", "BenchmarkForecast", "MB", 150, "MB"),
 }
 
 func core(what, name string, millions float64) budget {

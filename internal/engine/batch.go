@@ -230,6 +230,10 @@ func (e *Engine) refusedBy(s *submission, err error) {
 			c.wave = int64(r.Most)
 		}
 		e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
+		if r.Most > 0 && r.Most < int(count) { // nobody was refused: it takes several submissions
+			e.demand.dirty = true
+			return
+		}
 		if count == 1 {
 			t.pauseTo = e.now + noRoomPause
 		}
@@ -433,6 +437,13 @@ func (e *Engine) startedAgain(old *worker, j *Join) *worker {
 	return w
 }
 
+// bookConnection tells the book whether a worker can be heard.
+func (e *Engine) bookConnection(w *worker, is bool) {
+	if e.book != nil && w.launched() {
+		e.book.Connected(e.now, w.name(), is)
+	}
+}
+
 // givenMore says once for a class that its workers have much more of their nodes than they were asked for with, as that is billed.
 func (e *Engine) givenMore(w *worker, j *Join) {
 	t := &e.tasks[w.task]
@@ -511,7 +522,11 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 		if r.StartsIn > 0 {
 			when = ", the first perhaps in " + units.Duration(r.StartsIn.Round(time.Minute))
 		}
-		say("waiting for %s: %s%s", units.Plural(n, "pending worker"), reasonWords(r.Reason), when)
+		why := ""
+		if words := reasonWords(r.Reason); words != "" { // at first nothing has looked at them yet
+			why = ": " + words
+		}
+		say("waiting for %s%s%s", units.Plural(n, "pending worker"), why, when)
 	}
 	if s := e.spareWaits(i); s != "" {
 		say("%s", s)

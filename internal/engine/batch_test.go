@@ -591,8 +591,8 @@ func TestRefusals(t *testing.T) {
 					t.Errorf("of at most %d, %d are asked for at once", most, s.Count)
 				}
 			}
-			if workers != 8 {
-				t.Errorf("%d workers, want 8", workers)
+			if workers != 8 || c.said("refused") {
+				t.Errorf("%d workers, want 8; nobody was refused: %q", workers, c.notices)
 			}
 		}
 	})

@@ -390,6 +390,9 @@ func (e *Engine) detach(w *worker, gone bool) {
 		e.endWorker(w, "lost")
 		return
 	}
+	if e.book != nil && w.launched() && w.leaving && w.held == 0 {
+		e.book.Leaves(w.name())
+	}
 	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
 	e.recount(w)
 }

@@ -139,9 +139,7 @@ func (e *Engine) setSession(w *worker, s SessionID) {
 	if w.session != 0 {
 		delete(e.sessions, w.session)
 	}
-	if e.book != nil && w.launched() {
-		e.book.Connected(e.now, w.name(), s != 0)
-	}
+	e.bookConnection(w, s != 0)
 	if w.session = s; s != 0 {
 		e.sessions[s] = w
 	}

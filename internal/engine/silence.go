@@ -22,6 +22,9 @@ const (
 // hear notes a sign of life. It makes a suspect well.
 func (e *Engine) hear(w *worker) {
 	w.heard = e.now
+	if w.suspect && w.session != 0 {
+		e.bookConnection(w, true)
+	}
 	if w.suspect || w.hinted || w.answer != never {
 		w.suspect, w.hinted, w.answer = false, false, never
 		e.recount(w)
@@ -91,6 +94,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 	if w.session == 0 && due(w.detached+j.ReconnectGrace) || w.session != 0 && due(w.heard+j.HeartbeatTimeout) {
 		if !w.suspect {
 			w.suspect = true
+			e.bookConnection(w, false)        // one that nothing comes over says nothing
 			e.tasks[w.task].waiting.remove(w) // what it has asked for waits until it is heard again
 			e.recount(w)
 		}

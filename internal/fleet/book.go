@@ -110,10 +110,12 @@ type element struct {
 	state     elementState
 	joined    bool
 	connected bool
+	left      bool // it has gone away in good order
 	hinted    bool // the last answer proves nothing of it
 	givenUp   bool // its blocks went to others
 	wanted    bool // it is to be cancelled
 	asking    bool // the accounts are to say how it ended
+	failed    bool // it could not be launched: it is cancelled for that, and its end is not ours
 	unwritten uint8
 	never     uint8 // answers in a row with a reason that never ends
 	absent    uint8 // answers in a row without it
@@ -369,10 +371,18 @@ func (b *Book) Connected(now time.Duration, w launcher.Worker, is bool) {
 		if el.state != ran {
 			b.pace.startedAt = now
 		}
-		el.joined, el.state, el.hinted, el.absent = true, ran, false, 0
+		el.joined, el.left, el.state, el.hinted, el.absent = true, false, ran, false, 0
 	}
 	b.count(el, 1)
 	b.pace.stir()
+}
+
+// Leaves notes that a worker, which has no connection any more, has said that it goes away. It need not be seen to have ended, which a
+// system that forgets at once would not show: it is enough that it is not there.
+func (b *Book) Leaves(w launcher.Worker) {
+	if _, el := b.find(w); el != nil {
+		el.left = !el.connected
+	}
 }
 
 // GiveUp notes that a worker's blocks went to others: nothing hangs on its end any more but what it takes.
@@ -431,6 +441,9 @@ func (b *Book) finish(en *entry, i int, end launcher.End, wish bool) {
 	}
 	if en.cancelled(el) {
 		end.Ours, wish = true, false
+	}
+	if el.failed {
+		end = launcher.End{Cause: launcher.NeverStarted, Detail: "it could not be launched, and was held in the queue"}
 	}
 	b.count(el, -1)
 	if el.wanted {

@@ -127,7 +127,7 @@ func (b *Book) judge(now time.Duration, en *entry, i int, r *launcher.Element) {
 	el := &en.elements[i]
 	w := launcher.Worker{Tag: en.tag, Element: i}
 	if r.State == launcher.Ended {
-		if b.cfg.Heard(w) < b.askedAt { // else it lives, and the answer is of before
+		if !b.alive(el, w) { // else the answer is of before, or wrong; what has really ended loses its connection
 			b.endsAs(now, en, i, r)
 		}
 		return
@@ -136,6 +136,11 @@ func (b *Book) judge(now time.Duration, en *entry, i int, r *launcher.Element) {
 		el.fresh = true
 		b.still(&el.cancel, r)
 		b.still(&en.cancel, r)
+	}
+	if r.State == launcher.Pending && r.Reason.Failed {
+		el.failed = true
+		b.want(now, en, el) // nobody would start it again, and its place is needed
+		return
 	}
 	was := *el
 	b.count(el, -1)
@@ -268,6 +273,8 @@ func (b *Book) absentees(now time.Duration, en *entry) {
 		}
 		cancelled := en.cancelled(el)
 		switch {
+		case el.left && el.absent >= withdrawnAnswers:
+			b.finish(en, i, launcher.End{Cause: launcher.Exited}, false)
 		case el.state != ran && el.absent >= withdrawnAnswers && (en.shown || cancelled):
 			// Pending elements that are cancelled leave no trace.
 			if cancelled || !b.ask(el) {

@@ -18,6 +18,15 @@
 //	invariants.go   what must hold after every event; recount.go the recounts
 //	shrink.go       fewer faults that still fail
 //
+// Beside it is a lean shell of the same engine, that tells people how a run would go (daisy-submit simulate):
+//
+//	forecast.go        the run and the account of it; forecast_heap.go what will happen
+//	forecast_crew.go   workers; forecast_batch.go the batch system that they come from
+//	forecast_path.go   the critical path
+//	forecast_checks.go invariants that cost next to nothing
+//	distribution.go    how long things take
+//	picture.go         who did what when
+//
 // Rules that keep it reproducible: time is an integer; each kind of party has a random generator of its own, seeded from the
 // seed; no decision depends on the order of a map.
 package sim

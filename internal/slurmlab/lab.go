@@ -37,6 +37,8 @@ type Options struct {
 	MaxArraySize, MinJobAge int
 	// Conf are further lines of slurm.conf.
 	Conf string
+	// Prolog is a script that each node runs before a job, if it is not "".
+	Prolog string
 }
 
 // A Lab is a running cluster.
@@ -87,6 +89,11 @@ func Start(t testing.TB, o Options) *Lab {
 	set("SLURMLAB_MINJOBAGE", o.MinJobAge)
 	if o.NoAccounting {
 		l.env = append(l.env, "SLURMLAB_ACCT=none")
+	}
+	if o.Prolog != "" {
+		file := filepath.Join(dir, "prolog")
+		l.must(os.WriteFile(file, []byte(o.Prolog), 0o755)) //nolint:gosec // slurmd runs it
+		o.Conf += "\nProlog=" + file
 	}
 	if o.Conf != "" {
 		file := filepath.Join(dir, "extra.conf")

@@ -279,6 +279,7 @@ func TestAnUpdateOfAnArrayIsDoneWhereItsPendingPartIs(t *testing.T) {
 		{launchertest.Answer{}, true},
 		{launchertest.Answer{Status: 1, Stderr: "2_0-1: Job is no longer pending execution\n2_2-30: No error\n"}, true},
 		{launchertest.Answer{Status: 1, Stderr: "2_79-99: No error\n"}, true},
+		{launchertest.Answer{Status: 1, Stderr: "2_0-3,12-22: Job has already finished\n2_4-11,23-26: Job is no longer pending execution\n2_27-99: No error\n"}, true},
 		{launchertest.Answer{Status: 1, Stderr: "2_0,2-3: No error\n2_1: Access/permission denied\n"}, false},
 		{launchertest.Answer{Status: 1, Stderr: "Invalid job id specified for job 2\n"}, false},
 		{launchertest.Answer{Status: 1}, false},

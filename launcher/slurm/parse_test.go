@@ -299,7 +299,7 @@ func TestReasonsAreSaidInPlainWordsAndThoseThatNeverEndAreKnown(t *testing.T) {
 	}
 	for i, word := range slices.Concat(never, waits) {
 		r := reasonOf(word)
-		if r.Never != (i < len(never)) || r.Plain == "" || strings.HasPrefix(r.Plain, "Slurm says") {
+		if r.Never != (i < len(never)) || r.Failed != (word == "launch failed requeued held") || r.Plain == "" || strings.HasPrefix(r.Plain, "Slurm says") {
 			t.Errorf("%s: %+v", word, r)
 		}
 	}

@@ -124,7 +124,7 @@ func (l *Launcher) update(ctx context.Context, array, change string) error {
 		switch says {
 		case "No error":
 			done = true
-		case "Job is no longer pending execution", "Job/step already completing or completed": // it cannot be moved any more, and need not
+		case "Job is no longer pending execution", "Job has already finished", "Job/step already completing or completed": // it cannot be moved any more, and need not
 		default:
 			return err
 		}

@@ -13,6 +13,9 @@ type cause struct {
 	never bool
 }
 
+// launchFailed is what becomes of a job that may be requeued when a node cannot begin it, as when a prolog fails.
+const launchFailed = "launch failed requeued held"
+
 // reasons are those that pending jobs have, and the common ones of ends, of Slurm 18 to 25. Limits have names made of parts and
 // are read by limitOf.
 var reasons = map[string]cause{
@@ -68,14 +71,14 @@ var reasons = map[string]cause{
 	"AssociationTimeLimit":     {"it asks for more time than your account may use: lower time", true},
 	"MPIPortsBusy":             {"it waits for network ports", false},
 
-	"JobHoldMaxRequeue":           {"it was started too often and is held", true},
-	"JobLaunchFailure":            {"it could not be started on its node, or a signal ended it", false},
-	"NonZeroExitCode":             {"its exit status was not 0", false},
-	"RaisedSignal":                {"a signal ended it", false},
-	"TimeLimit":                   {"its time limit was over", false},
-	"InactiveLimit":               {"it was inactive for too long", false},
-	"job requeued in held state":  {"it was put back into the queue and is held", false},
-	"launch failed requeued held": {"it could not be started on its node, was put back into the queue and is held", false},
+	"JobHoldMaxRequeue":          {"it was started too often and is held", true},
+	"JobLaunchFailure":           {"it could not be started on its node, or a signal ended it", false},
+	"NonZeroExitCode":            {"its exit status was not 0", false},
+	"RaisedSignal":               {"a signal ended it", false},
+	"TimeLimit":                  {"its time limit was over", false},
+	"InactiveLimit":              {"it was inactive for too long", false},
+	"job requeued in held state": {"it was put back into the queue and is held", false},
+	launchFailed:                 {"it could not be started on its node, was put back into the queue and is held", false},
 	"Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions": {"the nodes that it needs are down, drained, or reserved for other jobs", false},
 }
 
@@ -105,7 +108,7 @@ func reasonOf(word string) launcher.Reason {
 	if _, nodes, ok := strings.Cut(word, "UnavailableNodes:"); ok && nodes != "" {
 		c.plain += " (" + nodes + ")"
 	}
-	return launcher.Reason{Word: word, Plain: c.plain, Never: c.never}
+	return launcher.Reason{Word: word, Plain: c.plain, Never: c.never, Failed: name == launchFailed}
 }
 
 // limitOf reads the names of limits, which are made of parts: whose limit it is (QOS, Assoc), of whom (Grp, Max), of what (Cpu, Mem,

@@ -1,0 +1,190 @@
+//go:build linux
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"example.org/daisy/internal/slurmlab"
+)
+
+// watch gives the most lines that a command of an administrator wrote while a run went on.
+func (j *slurmJob) watch(s *submit, args ...string) (most int) {
+	j.t.Helper()
+	j.await("its end", func() bool {
+		most = max(most, len(strings.Fields(j.root(args...))))
+		select {
+		case <-s.over:
+			return true
+		default:
+			return false
+		}
+	})
+	return most
+}
+
+func TestOnSlurmAQOSThatAllowsTwoJobsInTheQueue(t *testing.T) {
+	t.Parallel()
+	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{}), "alice", "tiny", job("[slurm]\ntime = \"10m\"\nqos = \"tiny\"",
+		lineOf("work", 30, slow(0.5)+writes)+"max_workers = 8"))
+	s := j.start("slurm")
+	if n := j.watch(s, "squeue", "-h", "-r", "-o", "%i"); n != 2 {
+		t.Errorf("at most %d jobs were in the queue, want 2", n)
+	}
+	r := j.ends(s, 0)
+	j.wantNothingLeft()
+	j.wantAsHere()
+	j.wantNoLoss()
+	wantText(t, r.stderr, "QOSMaxSubmitJobPerUserLimit", "no more jobs of yours may be in the queue")
+}
+
+func TestOnSlurmAQOSThatRunsOneJob(t *testing.T) {
+	t.Parallel()
+	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{}), "alice", "one", job("[slurm]\ntime = \"10m\"\nqos = \"one\"",
+		lineOf("work", 45, slow(0.3)+writes)+"max_workers = 4"))
+	s := j.start("slurm")
+	if n := j.watch(s, "squeue", "-h", "-r", "-t", "R,CG", "-o", "%i"); n != 1 {
+		t.Errorf("%d jobs ran at once, want 1", n)
+	}
+	j.ends(s, 0)
+	wantText(t, s.stderr.String(), "QOSMaxJobsPerUserLimit (the QOS has as much of running jobs as it may at once)")
+	j.wantNothingLeft()
+	j.wantAsHere()
+	j.wantNoLoss()
+}
+
+func TestOnSlurmWorkersWaitForLicences(t *testing.T) {
+	t.Parallel()
+	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true, Conf: "Licenses=matlab:2"}), "alice", "licences", job("[slurm]\ntime = \"10m\"\nlicenses = \"matlab:1\"",
+		lineOf("work", 60, slow(0.5)+writes)+"max_workers = 4"))
+	s := j.start("slurm")
+	if n := j.watch(s, "squeue", "-h", "-r", "-t", "R,CG", "-o", "%i"); n != 2 {
+		t.Errorf("%d jobs ran at once, want one for each of 2 licences", n)
+	}
+	j.ends(s, 0)
+	wantText(t, s.stderr.String(), "2 pending workers: Licenses (it waits for licences)")
+	j.wantNothingLeft()
+	j.wantAsHere()
+	j.wantNoLoss()
+}
+
+func TestOnSlurmAPartitionThatIsDownIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true}), "alice", "down", job("[slurm]\ntime = \"10m\"\npartition = \"high\"",
+		lineOf("work", 10, writes)+"max_workers = 2"))
+	j.root("scontrol", "update", "PartitionName=high", "State=DOWN")
+	s := j.start("slurm")
+	j.await("the wait is explained", func() bool {
+		return strings.Contains(j.waitsFor(), "waiting for 2 pending workers: PartitionDown (its partition is down)")
+	})
+	j.root("scontrol", "update", "PartitionName=high", "State=UP")
+	j.ends(s, 0)
+	j.wantNothingLeft()
+	j.wantAsHere()
+	j.wantNoLoss()
+}
+
+func TestOnSlurmWhatCanNeverRunEndsWithStatus2(t *testing.T) {
+	t.Parallel()
+	lab := slurmlab.Start(t, slurmlab.Options{})
+	for _, c := range []struct{ name, slurm, task, slurmSays, says string }{
+		{"time", "partition = \"short\"\ntime = \"10m\"", "", "PartitionTimeLimit", "it asks for more time than its partition gives: lower time, or take another partition"},
+		{"partition", "partition = \"nope\"", "", "Invalid partition name specified", "there is no such partition: sinfo lists them"},
+		{"account", "account = \"nope\"", "", "Invalid account or account/partition combination specified", "change account or partition"},
+		{"qos", "qos = \"nope\"", "", "Invalid qos specification", "change qos"},
+		{"wall", "qos = \"shortwall\"\ntime = \"10m\"", "", "QOSMaxWallDurationPerJobLimit", "it asks for more time than the QOS gives: lower time"},
+		{"memory", "", "requires = { cpu = 1, memory = \"5GiB\" }", "Requested node configuration is not available", "no node that may be used has so many cores, so much memory or so many GPUs"},
+		{"cores", "", "requires = { cpu = 9 }", "Requested node configuration is not available", "no node that may be used has so many cores, so much memory or so many GPUs"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := newSlurmJob(t, lab, "alice", c.name, job("[slurm]\n"+c.slurm, lineOf("work", 10, writes)+"max_workers = 3\n"+c.task))
+			r := j.ends(j.start("slurm"), 2)
+			j.wantNothingLeft()
+			wantText(t, r.all(), c.slurmSays, c.says)
+			if n := len(j.results("slurm")); n > 0 {
+				t.Errorf("%d blocks ran", n)
+			}
+		})
+	}
+}
+
+func TestOnSlurmASiteWithSmallArraysGetsSeveral(t *testing.T) {
+	t.Parallel()
+	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true, MaxArraySize: 5}), "alice", "arrays", job("[slurm]\ntime = \"10m\"",
+		lineOf("work", 40, slow(1)+writes)+"requires = { cpu = 1, memory = \"50MiB\" }\nmax_workers = 12"))
+	r := j.completes()
+	j.wantNoLoss()
+	a := j.arrays()
+	total := 0
+	for array, n := range a {
+		if total += n; n > 5 {
+			t.Errorf("array %s had %d elements", array, n)
+		}
+	}
+	if total != 12 || len(a) < 3 {
+		t.Errorf("the arrays were %v, want 12 workers in three or four", a)
+	}
+	if strings.Contains(r.stderr, "refused") {
+		t.Errorf("what has to be several submissions is told as a refusal:\n%s", r.stderr)
+	}
+}
+
+func TestOnSlurmASiteWithoutArrays(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, keys string
+		options    slurmlab.Options
+	}{
+		{"that the job file tells of", "arrays = false\n", slurmlab.Options{NoAccounting: true}},
+		{"that is found out", "", slurmlab.Options{NoAccounting: true, MaxArraySize: 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			j := newSlurmJob(t, slurmlab.Start(t, c.options), "alice", "plain", job("[slurm]\n"+c.keys+"time = \"10m\"",
+				lineOf("work", 30, slow(0.6)+writes)+"max_workers = 3"))
+			r := j.completes()
+			j.wantNoLoss()
+			a := j.root("squeue", "-h", "-t", "all", "-o", "%K %N")
+			if n := len(strings.Split(a, "\n")); n != 3 || strings.Count(a, "N/A n") != 3 {
+				t.Errorf("the jobs were\n%s, want 3 without an array", a)
+			}
+			if strings.Contains(r.stderr, "refused") {
+				t.Errorf("what has to be several submissions is told as a refusal:\n%s", r.stderr)
+			}
+		})
+	}
+}
+
+func TestOnSlurmMoreThanWasAskedForIsShown(t *testing.T) {
+	t.Parallel()
+	// The first gives whole nodes, the second a core for each 500 MB.
+	conf := "PartitionName=whole Nodes=n[1-4] OverSubscribe=EXCLUSIVE\nPartitionName=thin Nodes=n[1-4] MaxMemPerCPU=500"
+	for _, c := range []struct{ partition, memory string }{{"whole", "100MiB"}, {"thin", "1900MiB"}} {
+		t.Run(c.partition, func(t *testing.T) {
+			t.Parallel()
+			j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true, Conf: conf}), "alice", "more", job("[slurm]\ntime = \"10m\"\npartition = \""+c.partition+"\"",
+				lineOf("work", 20, slow(0.6)+writes)+"max_workers = 2\nrequires = { cpu = 1, memory = \""+c.memory+"\" }"))
+			r := j.completes()
+			j.wantNoLoss()
+			wantText(t, r.stderr, "was given 4 CPUs of its node and had asked for 1")
+		})
+	}
+}
+
+func TestOnSlurmOneArrayWaitsForAllBehindItsThrottle(t *testing.T) {
+	t.Parallel()
+	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true}), "alice", "throttle", job("[slurm]\ntime = \"10m\"\narray_limit = 20",
+		lineOf("work", 40, slow(0.5)+writes)+"max_workers = 2\nmax_blocks_per_worker = 5"))
+	s := j.start("slurm")
+	if n := j.watch(s, "squeue", "-h", "-r", "-t", "R", "-o", "%i"); n != 2 {
+		t.Errorf("%d jobs ran at once, want 2", n)
+	}
+	j.ends(s, 0)
+	j.wantNothingLeft()
+	j.wantAsHere()
+	j.wantNoLoss()
+	if a := j.arrays(); len(a) > 2 {
+		t.Errorf("the arrays were %v: what takes the place of workers that left was to be queued already", a)
+	}
+}
