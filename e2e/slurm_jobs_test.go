@@ -20,9 +20,6 @@ import (
 	"example.org/daisy/internal/slurmlab"
 )
 
-// slurmPatience bounds every wait for a run on Slurm.
-const slurmPatience = 4 * time.Minute
-
 // A slurmJob is one job of a user of a cluster, that can be run on Slurm and, for comparison, on this machine: each in a folder of its own,
 // in which its blocks write into out/.
 type slurmJob struct {

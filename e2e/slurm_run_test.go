@@ -25,9 +25,6 @@ type slurmRun struct {
 	env          []string // in place of what alice has
 }
 
-// slurmPatience bounds waits for what takes Slurm its time: a node is given up after half a minute, a requeued job waits for a quarter.
-const slurmPatience = 2 * time.Minute
-
 // newSlurmRun starts a Slurm and writes the job file: keys of [run], of [slurm] and of the task, which has n blocks.
 func newSlurmRun(t *testing.T, o slurmlab.Options, n int, run, slurm, task string) *slurmRun {
 	t.Helper()

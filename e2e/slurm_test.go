@@ -8,11 +8,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"example.org/daisy/internal/slurmlab"
 )
+
+// slurmPatience bounds every wait for a run on Slurm, which takes its time: a node is given up after half a minute, a requeued job waits
+// for a quarter.
+const slurmPatience = 4 * time.Minute
 
 // aliceHome gives alice the programs, and a folder with a job file.
 func aliceHome(t *testing.T, lab *slurmlab.Lab, text string) (dir, program string) {

@@ -86,7 +86,7 @@ func (p *plan) askForecasts(ctx context.Context, j *job.Job) error {
 	}
 	site, err := l.Site(ctx)
 	if err != nil {
-		return infrastructure(fmt.Errorf("Slurm cannot be asked for a forecast: %w", err))
+		return infrastructure(fmt.Errorf("no forecast, as Slurm cannot be asked: %w", err))
 	}
 	worker, err := findWorker("slurm")
 	if err != nil {

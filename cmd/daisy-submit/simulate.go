@@ -243,9 +243,7 @@ func (w *whatIf) code(j *job.Job) (map[string]sim.ForecastCode, error) {
 		w.said[id] = times.text
 		code[id] = k
 	}
-	for _, unknown := range slices.Concat(w.blockTimes.unknown(j), w.failures.unknown(j)) {
-		errs = append(errs, unknown)
-	}
+	errs = append(errs, slices.Concat(w.blockTimes.unknown(j), w.failures.unknown(j))...)
 	if errs != nil {
 		return nil, &statusError{exitUsage, errors.Join(errs...)}
 	}
