@@ -119,6 +119,7 @@ type forecaster struct {
 	workers []*crewman // by number; nil once nobody will ask for it
 	arrays  []*crew
 	answer  engine.Answer // the batch system's next one; there is one question at a time
+	made    int           // arrays, ever
 	slots   int64         // of workers that have joined
 	lanes   lanes
 	out     Forecast
@@ -319,7 +320,7 @@ func (f *forecaster) perform() {
 					f.die(x, launcher.End{Cause: launcher.Signalled, Signal: 9, Ours: true})
 				}
 			}
-		case engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectExclude, engine.EffectCancelArray:
+		case engine.EffectList, engine.EffectKnown, engine.EffectAccount, engine.EffectThrottle, engine.EffectExclude, engine.EffectCancelArray:
 			f.ask(e.Kind, e.Ask)
 		case engine.EffectFinished:
 			f.over, f.out.State, f.out.Why = true, e.State, e.Text

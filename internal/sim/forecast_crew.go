@@ -63,7 +63,8 @@ type crew struct {
 
 // submit starts workers.
 func (f *forecaster) submit(s *engine.Submission) {
-	c := &crew{tag: s.Tag, id: strconv.Itoa(1000 + len(f.arrays))}
+	f.made++
+	c := &crew{tag: s.Tag, id: strconv.Itoa(1000 + f.made)}
 	for i := range s.Count {
 		x := &crewman{number: len(f.workers), at: launcher.Worker{Tag: s.Tag, Element: i}, task: s.Task, slots: make([]crewSlot, s.Slots), asked: f.now, until: never}
 		x.nonce = uint64(x.number) + 1
