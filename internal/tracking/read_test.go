@@ -157,26 +157,3 @@ func TestReadingAloneNeedsNoLockAndGivesWhatWasFlushed(t *testing.T) {
 		t.Errorf("the lock was lost: %v", err)
 	}
 }
-
-func TestMarksOfAnotherUserCanBeRead(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("root may write everything")
-	}
-	g := mustGrid(t, lineSpec(50, 10, 0, 0))
-	dir := filepath.Join(t.TempDir(), "group")
-	s := mustOpen(t, dir, g)
-	s.MarkDone(1)
-	mustClose(t, s)
-	for _, name := range []string{"done/c/0", "failures/c/0"} {
-		if err := os.Chmod(filepath.Join(dir, name), 0o444); err != nil {
-			t.Fatal(err)
-		}
-	}
-	bits, err := ReadDone(dir, g)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]int64{1}, blocksOf(bits)); diff != "" {
-		t.Errorf("done (-want +got):\n%s", diff)
-	}
-}

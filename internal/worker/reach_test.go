@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"example.org/daisy/internal/testenv"
 	"example.org/daisy/internal/wire"
 )
 
@@ -103,7 +104,7 @@ func TestAWorkerComesOverEveryKindOfAddress(t *testing.T) {
 		t.Run(written, func(t *testing.T) {
 			l, err := net.Listen("tcp", listen)
 			if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) || listen == "[::1%lo]:0" && err != nil {
-				t.Skipf("this machine has no %s: %v", written, err)
+				testenv.Unavailable(t, fmt.Sprintf("this machine has no address %s: %v", written, err))
 			}
 			if err != nil {
 				t.Fatal(err)
