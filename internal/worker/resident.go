@@ -96,6 +96,7 @@ func (s *slot) serveResident(ctx context.Context, b *Block) (Result, afterwards)
 		meter = p.Meter()
 	}
 	r, after := s.resident.exchange(ctx, s, b)
+	said := r // what the process itself says that it used
 	if use, alive := p.Live(); alive {
 		r.CPU, r.PeakRSSBytes = max(use.CPU-p.cpu, 0), use.PeakRSSBytes
 		p.cpu = use.CPU
@@ -117,10 +118,16 @@ func (s *slot) serveResident(ctx context.Context, b *Block) (Result, afterwards)
 		io := end.IO.Since(ioBefore) // without children that lived on
 		r.IO = process.IO{ReadBytes: max(r.IO.ReadBytes, io.ReadBytes), WrittenBytes: max(r.IO.WrittenBytes, io.WrittenBytes)}
 	}
+	if said.measured {
+		r.CPU, r.PeakRSSBytes, r.IO = said.CPU, said.PeakRSSBytes, said.IO
+	}
 	return r, after
 }
 
 func (s *slot) startResident(b *Block) (resident, error) {
+	if b.Task.Spec.Runner == runnerDaisy {
+		return s.startDaisy(b)
+	}
 	return s.startStream(b)
 }
 

@@ -18,6 +18,7 @@ const (
 	runnerCommand = "command"
 	runnerStream  = "stream"
 	runnerPython  = "python"
+	runnerDaisy   = "daisy"
 	runnerFunc    = "func"
 )
 
@@ -152,7 +153,7 @@ func (s *slot) processes(ctx context.Context, b *Block) (r Result, ended bool) {
 	switch b.Task.Spec.Runner {
 	case runnerCommand:
 		return s.command(ctx, b), true
-	case runnerStream, runnerPython:
+	case runnerStream, runnerPython, runnerDaisy:
 		return s.residence(ctx, b), true
 	case runnerFunc:
 		return Result{}, false
