@@ -339,20 +339,21 @@ func TestADaisyWorkerThatDoesNotLeaveIsEnded(t *testing.T) {
 
 func TestWhatAClientMeasuresWins(t *testing.T) {
 	f := newFifo(t)
-	task := daisyTask("say", f.path, "acquire", "release measured", "acquire", "release mismeasured", "acquire", "release", "acquire")
+	task := daisyTask("say", f.path, "acquire", "release measured", "acquire", "release",
+		"acquire", "release mismeasured", "cpu", "acquire", "release mismeasured", "memory", "acquire", "release mismeasured", "read", "acquire", "release mismeasured", "written", "acquire")
 	task.ResourceTracking = true
 	c, cfg := overTCP(t, task)
 	start(t, cfg)
 	s := c.next()
 	s.grant(s.acquire().Request, 7)
 	f.readLine()
-	for _, block := range []uint64{7, 8, 9} {
+	for block := uint64(7); block <= 12; block++ {
 		r := s.release()
 		said := r.CPUNanos == int64(250*time.Millisecond) && r.PeakRSSBytes == 4096 && r.ReadBytes == 300 && r.WrittenBytes == 70000
-		if r.Outcome != wire.Success || said != (block == 7) || r.PeakRSSBytes <= 0 || r.WallNanos <= 0 {
+		if r.Outcome != wire.Success || said != (block == 7) || r.PeakRSSBytes <= 0 || r.WallNanos <= 0 || r.CPUNanos < 0 || r.ReadBytes < 0 || r.WrittenBytes < 0 {
 			t.Errorf("block %d: got %+v", block, r)
 		}
-		if block < 9 {
+		if block < 12 {
 			s.grant(s.acquire().Request, block+1)
 		}
 	}
@@ -360,6 +361,8 @@ func TestWhatAClientMeasuresWins(t *testing.T) {
 
 func TestTheContextOfADaisyWorker(t *testing.T) {
 	t.Setenv(daisywire.Variable, "hostname=elsewhere") // of a run in which this one runs
+	t.Setenv("PYTHONUNBUFFERED", "")                   // so that it is restored
+	os.Unsetenv("PYTHONUNBUFFERED")
 	f := newFifo(t)
 	for _, tracked := range []bool{false, true} {
 		task := testTask("daisy", script1(`echo "$DAISY_CONTEXT $PYTHONUNBUFFERED $DAISY_SLOT" > %s`, f.path)...)
@@ -444,5 +447,18 @@ func TestOneBlockInTheForegroundOfADaisyWorker(t *testing.T) {
 				t.Errorf("got %d, %q, %v", status, text, err)
 			}
 		})
+	}
+}
+
+// A run that is started inside of a worker of daisy is none of that worker's clients.
+func TestOtherProgramsHaveNoContextOfDaisy(t *testing.T) {
+	t.Setenv(daisywire.Variable, "hostname=elsewhere")
+	f := newFifo(t)
+	c, cfg := overTCP(t, testTask("command", script1(`echo "[$DAISY_CONTEXT]" > %s`, f.path)...))
+	start(t, cfg)
+	s := c.next()
+	s.grant(s.acquire().Request, 7)
+	if got := f.readLine(); got != "[]" {
+		t.Errorf("got %s", got)
 	}
 }
