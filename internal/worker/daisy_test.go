@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -229,28 +230,33 @@ func TestADaisyWorkerIsKilledAtTheTimeoutAndAnotherStarted(t *testing.T) {
 		words []string
 		hint  string
 	}{
-		"with the block":    {[]string{"acquire", "hold"}, ""},
-		"without asking":    {[]string{"hold"}, "; it had not asked for the block"},
-		"with half a frame": {[]string{"write", `\x00\x00`, "hold"}, "; it had not asked for the block"},
+		"with the block":    {[]string{"acquire"}, ""},
+		"without asking":    {nil, "; it had not asked for the block"},
+		"with half a frame": {[]string{"write", `\x00\x00`}, "; it had not asked for the block"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFifo(t)
-			task := daisyTask(append([]string{"say", f.path}, tc.words...)...)
-			task.TimeoutSeconds = 0.3
-			c, cfg := overTCP(t, task)
-			start(t, cfg)
-			s := c.next()
-			var before int
-			for _, block := range []uint64{7, 8} {
-				s.grant(s.acquire().Request, block)
-				pid := f.readPID()
-				if r := s.release(); r.Outcome != wire.TimedOut || r.Message != "timed out after 300ms"+tc.hint {
+			spec := daisyTask(append(tc.words, "say", f.path, "hold")...)
+			spec.TimeoutSeconds = 5
+			s, task := aSlot(t, spec)
+			s.crew.started = map[string]bool{}
+			pids := map[int]bool{}
+			for block := range uint64(2) {
+				b, _ := newBlock(task, block, 2, block, 1)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				ended := make(chan Result, 1)
+				go func() { ended <- s.residence(ctx, &b) }()
+				pids[f.readPID()] = true
+				cancel(errTimedOut)
+				if r := <-ended; r.Outcome != wire.TimedOut || r.Message != "timed out after 5s"+tc.hint {
 					t.Errorf("got %v %q", r.Outcome, r.Message)
 				}
-				if pid == before {
-					t.Errorf("process %d serves again", pid)
+				if s.resident != nil {
+					t.Error("it serves on")
 				}
-				before = pid
+			}
+			if len(pids) != 2 {
+				t.Errorf("processes %v served the blocks", pids)
 			}
 		})
 	}
