@@ -100,6 +100,41 @@ func isRefusal(err error, kind launcher.RefusalKind) bool {
 	return errors.As(err, &r) && r.Kind == kind
 }
 
+func TestWhatCanNeverBeSubmittedIsNotTriedAgain(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	r := placed(t, 1)
+	r.LogPath = func(w launcher.Worker) string { return filepath.Join(r.Dir, `back\slash.`+w.String()) }
+	if _, err := l.Submit(t.Context(), r); !isRefusal(err, launcher.RefusedForGood) || !strings.Contains(err.Error(), "put the run directory elsewhere") {
+		t.Errorf("a folder that sbatch cannot be told: %v", err)
+	}
+	if n := len(fake.Calls("sbatch")); n != 0 {
+		t.Errorf("sbatch was called %d times", n)
+	}
+}
+
+func TestASubmissionThatSlurmHasNotHeardOfIsMadeAgainLater(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	fake.Say("sbatch", launchertest.Answer{Stdout: "7\n"})
+	r := placed(t, 1)
+	again := func(why, says string) {
+		t.Helper()
+		if _, err := l.Submit(t.Context(), r); !isRefusal(err, launcher.RefusedForNow) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	scripts := l.scripts
+	l.scripts = filepath.Join(scripts, "gone")
+	again("no folder for scripts", "the batch script cannot be written")
+	l.scripts = scripts
+	path := l.cfg.Env[0]
+	l.cfg.Env[0] = "PATH=/nowhere"
+	again("no sbatch", `"sbatch"`)
+	l.cfg.Env[0] = path
+	if array, err := l.Submit(t.Context(), r); array != "7" || err != nil {
+		t.Errorf("when all is there again: %q, %v", array, err)
+	}
+}
+
 func TestAMissingCommandIsLoud(t *testing.T) {
 	l, fake := faked(t, 0, "squeue", "scancel")
 	err := withoutSlurm(l, fake).Check(t.Context())
@@ -334,8 +369,11 @@ func TestAnArrayIsUnknownOnlyWhereSlurmSaysSo(t *testing.T) {
 		known  bool
 		fails  bool
 	}{
-		{launchertest.Answer{Stdout: "7\n"}, true, false},
+		{launchertest.Answer{Stdout: "daisy|dz-" + aRun + "-3|$\n"}, true, false},
 		{launchertest.Answer{}, true, false},
+		// The id was given to somebody else: to ours it is unknown.
+		{launchertest.Answer{Stdout: "Welcome\ndaisy|dz-zzzz2345-3|$\ndaisy|other|$\n"}, false, false},
+		{launchertest.Answer{Stdout: "daisy|other|$\ndaisy|oth"}, false, true},
 		{launchertest.Answer{Status: 1, Stderr: "slurm_load_jobs error: Invalid job id specified\n"}, false, false},
 		{launchertest.Answer{Status: 1, Stderr: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"}, false, true},
 		{launchertest.Answer{Status: 1}, false, true},

@@ -298,7 +298,7 @@ func ParseTime(s string) (time.Duration, error) {
 		if err != nil {
 			return 0, fmt.Errorf("%w; %s", err, allowed)
 		}
-		return atLeastAMinute(s, d)
+		return judgeTime(s, d)
 	}
 	var total time.Duration
 	days, clock, hasDays := strings.Cut(s, "-")
@@ -312,7 +312,7 @@ func ParseTime(s string) (time.Duration, error) {
 	}
 	if hasDays {
 		n, err := number(days)
-		if err != nil {
+		if err != nil || n > 100_000 {
 			return 0, bad
 		}
 		total = time.Duration(n) * 24 * time.Hour
@@ -327,13 +327,19 @@ func ParseTime(s string) (time.Duration, error) {
 		}
 		total += time.Duration(n) * units[i]
 	}
-	return atLeastAMinute(s, total)
+	return judgeTime(s, total)
 }
 
-// atLeastAMinute: Slurm counts wall times in minutes.
-func atLeastAMinute(s string, d time.Duration) (time.Duration, error) {
-	if d < time.Minute {
+// longestTime is far above what any site gives, and far below where times cannot be added up any more.
+const longestTime = 100 * 365 * 24 * time.Hour
+
+// judgeTime: Slurm counts wall times in minutes.
+func judgeTime(s string, d time.Duration) (time.Duration, error) {
+	switch {
+	case d < time.Minute:
 		return 0, fmt.Errorf("%s is less than a minute, the shortest time that Slurm knows", clip(s))
+	case d > longestTime:
+		return 0, fmt.Errorf("%s is more than a hundred years", clip(s))
 	}
 	return d, nil
 }
