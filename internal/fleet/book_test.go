@@ -465,6 +465,18 @@ func TestTheAccountsSayWhoCancelled(t *testing.T) {
 	}
 }
 
+func TestTheAccountsOfAnElementThatWasStartedAgainEndWithItsLastRow(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 2)
+	x.lists = rows("40 1 1-1 running", "40 1 0-0 cancelled")
+	x.expect(CallAccount)
+	x.tells("1.1 running")
+	first, last := row("40 1 0-0 timeout"), row("40 1 0-0 cancelled")
+	first.End.Cause, last.By = launcher.Preempted, launcher.CancelledByOwner
+	x.answer(Answer{Listing: launcher.Listing{Elements: []launcher.Element{first, last}}})
+	x.tells("1.0 ended: cancelled, wish")
+}
+
 func TestWithoutAccountsACancelledElementThatNeverConnectedWasNotLaunched(t *testing.T) {
 	x := newLedger(t)
 	x.submitted("1", "40", 2)

@@ -169,7 +169,11 @@ func TestASubmissionWithoutAUsableAnswerIsUnsure(t *testing.T) {
 		{launchertest.Answer{}, "unsure"},
 		{launchertest.Answer{Stdout: "thank you\n"}, "unsure"},
 		{launchertest.Answer{Status: 1, Stderr: "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"}, "unsure"},
+		{launchertest.Answer{Stdout: "42\n17\n"}, "unsure"},
 		{launchertest.Answer{Then: "kill -KILL $$"}, "unsure"},
+		{launchertest.Answer{Stderr: "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"}, "unsure"},
+		// A wrapper that loses the status.
+		{launchertest.Answer{Stderr: "sbatch: error: Batch job submission failed: Invalid qos specification\n"}, "refused"},
 		{launchertest.Answer{Status: 1, Stderr: "sbatch: error: Batch job submission failed: Invalid qos specification\n"}, "refused"},
 	} {
 		l, fake := faked(t, 0, all...)
@@ -305,6 +309,18 @@ func TestCloseCancelsWhatIsLeftAndDoesNotWaitForAFailedNode(t *testing.T) {
 }
 
 // The texts are Slurm 22.05's.
+func TestCloseSaysWhereItCannotKnowWhetherJobsAreLeft(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	l.Bind("3", "7")
+	fake.Say("squeue", launchertest.Answer{Stdout: rowBegin + "7|0|8|COMPL"})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	err := l.Close(ctx)
+	if err == nil || !strings.Contains(err.Error(), "it is not known whether jobs of this run are left") || !strings.Contains(err.Error(), "dz-"+aRun) || !strings.Contains(err.Error(), "cut off") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestAnUpdateOfAnArrayIsDoneWhereItsPendingPartIs(t *testing.T) {
 	l, fake := faked(t, 0, all...)
 	for _, c := range []struct {

@@ -351,7 +351,10 @@ func (l *Launcher) sbatch(ctx context.Context, tag string, s Submission, note su
 		if id := submittedID(got.stdout); id != "" {
 			return id, nil
 		}
-		return "", fmt.Errorf("%w (sbatch succeeded without a job id; it said: %s)", launcher.ErrUnsure, clip(got.stdout+got.stderr))
+		if !submissionFailed(got.stderr) { // else it is a wrapper that loses the status
+			return "", fmt.Errorf("%w (sbatch succeeded without one job id; it said: %s)", launcher.ErrUnsure, clip(got.stdout+got.stderr))
+		}
+		err = errStatus
 	}
 	if cmd.Process == nil {
 		l.forget(tag)
