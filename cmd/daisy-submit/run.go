@@ -295,15 +295,16 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 		}
 		cfg.Unlimited, cfg.Environment = r.job.Unlimited(), slurm.Environment(os.Environ())
 	}
-	if err := cfg.Launcher.Check(ctx); err != nil {
-		return nil, infrastructure(err)
-	}
 	r.launcher = cfg.Launcher
 	begun := r.endAtSignal(os.Exit)
-	c, err = coordinator.New(cfg)
+	if err = cfg.Launcher.Check(ctx); err != nil {
+		err = infrastructure(err)
+	} else if c, err = coordinator.New(cfg); err != nil {
+		err = refused(err)
+	}
 	begun()
 	if err != nil {
-		return nil, refused(err)
+		return nil, err
 	}
 	if r.lock != nil { // with the new limits, now that nothing is refused any more
 		if err := dir.WriteJob(r.job.Frozen); err != nil {

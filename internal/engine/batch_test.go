@@ -39,6 +39,7 @@ type cluster struct {
 	durable  uint64
 	asked    uint64
 	holds    bool // commits wait
+	hangs    bool // submissions get no answer
 	agents   map[string]*agent
 	last     SessionID
 	block    time.Duration // how long a block takes
@@ -166,6 +167,9 @@ func (c *cluster) effect(f *Effect) {
 	case EffectSubmit:
 		s := *f.Submit
 		c.submits = append(c.submits, &s)
+		if c.hangs {
+			return
+		}
 		array, err := c.q.Submit(context.Background(), launcher.Request{Tag: s.Tag, Count: s.Count, Throttle: s.Throttle, Exclude: s.Exclude})
 		answer(Answer{Array: array, Err: err})
 		for i := range s.Count {
@@ -892,6 +896,18 @@ func TestAnInterruptEmptiesTheQueue(t *testing.T) {
 		if e.State != launcher.Ended {
 			t.Errorf("left behind: %+v", e)
 		}
+	}
+}
+
+func TestAnInterruptDoesNotWaitForASubmissionThatHangs(t *testing.T) {
+	c := newCluster(t, nil, taskOf(40, "a"))
+	c.hangs = true
+	c.run(5 * time.Second)
+	c.apply(Event{Kind: EventStop, Stop: StopInterrupt, Text: "interrupted"})
+	began := c.now
+	c.ends(time.Minute, RunInterrupted)
+	if took := c.now - began; took > 10*time.Second {
+		t.Errorf("it takes %v", took)
 	}
 }
 

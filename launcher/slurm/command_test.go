@@ -464,12 +464,13 @@ func TestASubmissionWithAForeignHolderOfTheLockIsRefusedForNow(t *testing.T) {
 }
 
 // A helper process submits, and is killed.
-func TestSbatchDiesWithItsCoordinator(t *testing.T) {
-	if dir := os.Getenv("DAISY_TEST_SUBMIT_AND_HANG"); dir != "" {
+func TestCommandsDieWithTheirCoordinator(t *testing.T) {
+	if dir := os.Getenv("DAISY_TEST_HANG"); dir != "" {
 		l, err := New(Config{Run: aRun, Dir: dir, Env: []string{"PATH=" + os.Getenv("DAISY_TEST_PATH")}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		go func() { _, _ = l.List(context.Background()) }()
 		_, _ = l.Submit(context.Background(), placed(t, 1))
 		return
 	}
@@ -478,23 +479,34 @@ func TestSbatchDiesWithItsCoordinator(t *testing.T) {
 	}
 	fake := launchertest.NewFake(t, all...)
 	dir := t.TempDir()
-	pid := filepath.Join(dir, "pid")
-	fake.Say("sbatch", launchertest.Answer{Then: "echo $$ >" + pid + ".new; mv " + pid + ".new " + pid + "; exec sleep 600"})
-	helper := exec.Command(os.Args[0], "-test.run=^TestSbatchDiesWithItsCoordinator$")
-	helper.Env = append(os.Environ(), "DAISY_TEST_SUBMIT_AND_HANG="+dir, "DAISY_TEST_PATH="+fake.Dir+":/usr/bin:/bin")
+	pid := func(name string) string { return filepath.Join(dir, name+".pid") }
+	hang := []string{"sbatch", "squeue"}
+	for _, name := range hang {
+		fake.Say(name, launchertest.Answer{Then: "echo $$ >" + pid(name) + ".new; mv " + pid(name) + ".new " + pid(name) + "; exec sleep 600"})
+	}
+	helper := exec.Command(os.Args[0], "-test.run=^TestCommandsDieWithTheirCoordinator$")
+	helper.Env = append(os.Environ(), "DAISY_TEST_HANG="+dir, "DAISY_TEST_PATH="+fake.Dir+":/usr/bin:/bin")
 	if err := helper.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var text []byte
-	await(t, "sbatch starts", func() bool { text, _ = os.ReadFile(pid); return len(text) > 0 })
+	pids := map[string]string{}
+	for _, name := range hang {
+		await(t, name+" starts", func() bool {
+			text, _ := os.ReadFile(pid(name))
+			pids[name] = strings.TrimSpace(string(text))
+			return len(text) > 0
+		})
+	}
 	if err := helper.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = helper.Wait()
-	await(t, "sbatch ends", func() bool {
-		stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/stat")
-		return err != nil || strings.Contains(string(stat), ") Z ")
-	})
+	for _, name := range hang {
+		await(t, name+" ends", func() bool {
+			stat, err := os.ReadFile("/proc/" + pids[name] + "/stat")
+			return err != nil || strings.Contains(string(stat), ") Z ")
+		})
+	}
 }
 
 // await waits for what must happen soon.

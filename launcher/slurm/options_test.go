@@ -172,6 +172,21 @@ func TestWallTimesAreReadAsPeopleAndAsSlurmWriteThem(t *testing.T) {
 	}
 }
 
+func TestALongValueIsNotRepeatedWhole(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	for _, key := range Keys() {
+		if key == "template" { // the system's error has the path
+			continue
+		}
+		_, faults, _ := ParseOptions(map[string][]string{key: {long}}, func(p string) string { return p })
+		for _, f := range faults {
+			if len(f.Text) > 1000 {
+				t.Errorf("%s: %d bytes: %.100s", key, len(f.Text), f.Text)
+			}
+		}
+	}
+}
+
 func FuzzTime(f *testing.F) {
 	for _, s := range []string{"90m", "1:30:00", "2-12", "30:00", "-"} {
 		f.Add(s)

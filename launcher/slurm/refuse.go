@@ -99,7 +99,9 @@ func refusalOf(stderr string, failed error) error {
 }
 
 // submissionFailed: sbatch said that it has come to its end without a job.
-func submissionFailed(stderr string) bool { return strings.Contains(strings.ToLower(stderr), "submission failed") }
+func submissionFailed(stderr string) bool {
+	return strings.Contains(strings.ToLower(stderr), "submission failed")
+}
 
 // wordsOf is what a command said, in one line without its own name and without what Slurm says of every refusal.
 func wordsOf(stderr string) string {
