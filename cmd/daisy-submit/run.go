@@ -331,7 +331,7 @@ var showEvery = map[report.Mode]time.Duration{
 	report.Bars: 200 * time.Millisecond, report.Lines: time.Second, report.JSONLines: time.Second,
 }
 
-// forceAfter is how long a run may take that was told to end at once. What hangs then is a disk that does not answer, for which
+// forceAfter is how long a run may take that was told to end at once. What hangs then is a disk that does not answer, or Slurm, for which
 // nobody who asks twice wants to wait.
 const forceAfter = 10 * time.Second
 
@@ -367,8 +367,12 @@ func (r *jobRun) endWorkers() {
 
 // force ends the program, and its workers, if the run has not ended by itself within forceAfter.
 func (r *jobRun) force(sig syscall.Signal, exit func(int)) (stop func() bool) {
+	hangs := "the disk below its run directory does not answer, or that of the tracking"
+	if r.job.Launcher == "slurm" {
+		hangs = "Slurm does not answer, or the disk below its run directory, or that of the tracking"
+	}
 	return time.AfterFunc(forceAfter, func() {
-		fmt.Fprintf(r.stderr, "the run was told to end at once and has not in %s: the disk below its run directory does not answer, or that of the tracking; this program ends now\n", units.Duration(forceAfter))
+		fmt.Fprintf(r.stderr, "the run was told to end at once and has not in %s: %s; this program ends now\n", units.Duration(forceAfter), hangs)
 		r.endWorkers()
 		exit(128 + int(sig))
 	}).Stop
