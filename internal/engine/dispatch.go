@@ -64,12 +64,14 @@ func (e *Engine) await(w *worker) {
 
 // dispatch answers those who wait, as far as there are blocks.
 func (e *Engine) dispatch() {
-	if e.holdsBack() {
-		return
+	if e.committed < e.salvaged {
+		return // blocks may need one whose end is known and not durable
 	}
+	e.reserves = e.awaitsOthers()
 	for i := range e.tasks {
 		t := &e.tasks[i]
-		for w := t.waiting.first; w != nil && t.ready > 0; {
+		t.dry = false
+		for w := t.waiting.first; w != nil && t.ready > 0 && !t.dry; {
 			next := w.behind
 			if e.serve(i, w) && next == nil {
 				next = t.waiting.first // it may be the same again, with its next request
@@ -107,7 +109,7 @@ func (e *Engine) serve(i int, w *worker) bool {
 	got := len(e.out.handouts)
 	highest := int64(-1)
 	for range n {
-		h, ok := e.sched.Acquire(i, scheduler.Holder{Worker: w.number, Node: w.nodeNo})
+		h, ok := e.next(i, scheduler.Holder{Worker: w.number, Node: w.nodeNo})
 		if !ok {
 			break
 		}
@@ -155,6 +157,17 @@ func (e *Engine) serve(i int, w *worker) bool {
 		}
 	}
 	return true
+}
+
+// next takes a block from the scheduler: one that nobody can have got in an earlier epoch, while somebody is away who may have it.
+func (e *Engine) next(i int, h scheduler.Holder) (scheduler.Handout, bool) {
+	if !e.reserves {
+		return e.sched.Acquire(i, h)
+	}
+	t := &e.tasks[i]
+	got, ok := e.sched.AcquireAbove(i, t.reserved, h)
+	t.dry = !ok
+	return got, ok
 }
 
 // isKnown reports whether a resume would know that a worker may hold blocks, and wait for it before it hands them to others: before that
