@@ -137,7 +137,7 @@ func (e *Engine) serve(i int, w *worker) bool {
 		if !e.isKnown(w) {
 			upTo = max(upTo, w.record)
 		}
-		e.queue.push(pending{upTo: upTo, kind: pendingHandout, worker: w, session: w.session, seq: req.id, task: int32(i), handouts: slices.Clone(handouts)})
+		e.queue.push(pending{upTo: upTo, kind: pendingHandout, worker: w, seq: req.id, task: int32(i), rarely: &rarely{session: w.session, handouts: slices.Clone(handouts)}})
 	}
 	for _, h := range handouts {
 		l := e.newLease(h, w)
@@ -179,9 +179,9 @@ func (e *Engine) isKnown(w *worker) bool {
 // handOver gives the worker the blocks that have waited for the mark, unless it is not there any more: then they go to others.
 func (e *Engine) handOver(p *pending) {
 	w := p.worker
-	there := w.session != 0 && w.session == p.session && w.told == notTold && !w.leaving && !w.killed && !w.ending && e.phase == running
-	kept := p.handouts[:0]
-	for _, h := range p.handouts {
+	there := w.session != 0 && w.session == p.rarely.session && w.told == notTold && !w.leaving && !w.killed && !w.ending && e.phase == running
+	kept := p.rarely.handouts[:0]
+	for _, h := range p.rarely.handouts {
 		l := e.leases.get(h.Lease)
 		switch {
 		case l == nil || l.worker != w:
