@@ -47,7 +47,8 @@ class BlocksFailed(RunNotComplete):
 def _message(result: "RunResult", failures: "Sequence[Failure]") -> List[str]:
     lines = [f"{task.id}: {', '.join(_ends(task))}" for task in result.tasks.values() if task.success + task.skipped < task.blocks]
     for i, f in enumerate(failures[:_SHOWN]):
-        lines.append(f"{f.task} block {f.block if f.block is not None else f.index} failed after {f.attempts} attempt{"s" * (f.attempts != 1)}: {f.message}")
+        attempts = f"{f.attempts} attempt" + "s" * (f.attempts != 1)
+        lines.append(f"{f.task} block {f.block if f.block is not None else f.index} failed after {attempts}: {f.message}")
         if i == 0 and f.tail:
             lines += ["    " + line for line in f.tail.splitlines()[-_LINES:]]
     if len(failures) > _SHOWN:
