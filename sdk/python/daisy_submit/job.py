@@ -202,9 +202,12 @@ def _tracking_path(task: Any) -> Optional[str]:
 
 def npy(mask: Any, what: str) -> bytes:
     """A mask as a .npy file of uint8."""
-    data = memoryview(mask)
-    if data.ndim == 0 or data.itemsize != 1:
-        raise JobError(f"{what}: skip_mask is an array of items of {data.itemsize} bytes; wanted one of bool or uint8 with the shape of the grid of blocks")
+    try:
+        data = memoryview(mask)
+    except TypeError:
+        data = None
+    if data is None or data.ndim == 0 or data.itemsize != 1:
+        raise JobError(f"{what}: skip_mask is {mask!r}; wanted an array of bool or uint8 with the shape of the grid of blocks")
     header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({', '.join(map(str, data.shape or ()))},), }}"
     header += " " * (-(10 + len(header) + 1) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + data.tobytes()
