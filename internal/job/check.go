@@ -150,7 +150,7 @@ func (c *checking) taskKeys(i int) {
 			t.Grid.BlockShape(), t.Grid.TotalWrite())
 	}
 	switch t.Runner.Kind {
-	case RunnerCommand, RunnerStream:
+	case RunnerCommand, RunnerStream, RunnerDaisy:
 		if len(t.Runner.Argv) == 0 || t.Runner.Argv[0] == "" {
 			c.task(i, "run."+t.Runner.Kind.String(), "names no program; allowed is a list of a program and its arguments")
 		}
@@ -163,7 +163,10 @@ func (c *checking) taskKeys(i int) {
 			c.task(i, "run", "the function is nil")
 		}
 	default:
-		c.task(i, "run", "missing; allowed are { command = [..] }, a process for each block, { stream = [..] }, a process for each slot, and { python = \"module:function\" }")
+		c.task(i, "run", "missing; allowed are { command = [..] }, a process for each block, { stream = [..] }, a process for each slot, { python = \"module:function\" }, and { daisy = [..] }, a worker script of daisy 2")
+	}
+	if t.Runner.Kind == RunnerDaisy {
+		c.ids(i, t)
 	}
 	c.numbers(i, t)
 	if t.EnforceMemory {
@@ -174,6 +177,18 @@ func (c *checking) taskKeys(i int) {
 		if err := checkVariable(name, value); err != nil {
 			c.task(i, "env."+name, "%v", err)
 		}
+	}
+}
+
+// ids: a client of daisy knows a block by its spatial id, which has 64 bits. The last block has the largest.
+func (c *checking) ids(i int, t *Task) {
+	if t.Grid == nil || t.Grid.Len() == 0 {
+		return
+	}
+	last := t.Grid.Len() - 1
+	if _, fits := t.Grid.ID(last); !fits {
+		c.task(i, "run.daisy", "daisy's number of the block at %v has more than 64 bits, which its clients cannot hold; give larger blocks, or run it as { stream = [..] } or { python = \"module:function\" }",
+			t.Grid.CellIndex(last))
 	}
 }
 

@@ -186,6 +186,8 @@ const (
 	RunnerFunc
 	// RunnerPython calls a Python function, in a process for each slot that imports it once.
 	RunnerPython
+	// RunnerDaisy keeps a worker script of daisy 2 for each slot, which asks for blocks in daisy's own way.
+	RunnerDaisy
 )
 
 // String is the word used in job files and reports.
@@ -199,6 +201,8 @@ func (k RunnerKind) String() string {
 		return "func"
 	case RunnerPython:
 		return "python"
+	case RunnerDaisy:
+		return "daisy"
 	default:
 		return "none"
 	}
@@ -207,7 +211,7 @@ func (k RunnerKind) String() string {
 // A Runner is the user's code.
 type Runner struct {
 	Kind RunnerKind
-	// Argv is the program with its arguments (RunnerCommand, RunnerStream), or the interpreter (RunnerPython).
+	// Argv is the program with its arguments (RunnerCommand, RunnerStream, RunnerDaisy), or the interpreter (RunnerPython).
 	Argv []string
 	// Python names the function: "module:function" or "/path/file.py:function" (RunnerPython).
 	Python string

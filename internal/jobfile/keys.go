@@ -120,7 +120,7 @@ func Keys() []Key {
 		{"command", "stream", "list of strings", "none", "Only in `run`: a program and its arguments, started once for each slot; blocks come on its standard input.", ""},
 		{"command", "python", "string", "none", "Only in `run`: a Python function, `\"module:function\"` or `\"file.py:function\"`, imported once for each slot and called with each block.", ""},
 		{"command", "interpreter", "string", "\"python3\"", "Only with `python`: the Python that imports it, 3.8 or later, such as `\".venv/bin/python\"`.", ""},
-		{"command", "daisy", "list of strings", "", "A daisy 2 worker script.", "use { command = [..] } or { stream = [..] }"},
+		{"command", "daisy", "list of strings", "none", "Only in `run`: a worker script of daisy 2 with what runs it, such as `[\"python\", \"worker.py\"]`, started once for each slot; it asks for blocks with `daisy.Client`.", ""},
 		{"amounts", "cpu", "number", "none", "Cores; thousandths are possible (`0.5`).", ""},
 		{"amounts", "memory", "size", "none", "Memory.", ""},
 		{"amounts", "gpu", "integer", "none", "GPUs. They are numbered, and each slot sees its own.", ""},

@@ -80,20 +80,20 @@ func (l *loader) readTask(at int, m map[string]any, n *node) {
 
 // readCode reads run and check, and looks for their programs.
 func (t table) readCode(task *job.Task) {
-	const wanted = `a table: { command = [..] }, a process for each block, { stream = [..] }, a process for each slot, or { python = "module:function" }`
+	const wanted = `a table: { command = [..] }, a process for each block, { stream = [..] }, a process for each slot, { python = "module:function" }, or { daisy = [..] }, a worker script of daisy 2`
 	if run, ok := t.table("run", wanted); ok {
 		run.unknown("command")
 		kinds := []struct {
 			name string
 			kind job.RunnerKind
-		}{{"command", job.RunnerCommand}, {"stream", job.RunnerStream}, {"python", job.RunnerPython}}
+		}{{"command", job.RunnerCommand}, {"stream", job.RunnerStream}, {"python", job.RunnerPython}, {"daisy", job.RunnerDaisy}}
 		given := 0
 		for _, k := range kinds {
 			if !run.has(k.name) {
 				continue
 			}
 			if given++; given > 1 {
-				run.fail(k.name, "there is more than one of command, stream and python; one of them runs a block")
+				run.fail(k.name, "there is more than one of command, stream, python and daisy; one of them runs a block")
 				continue
 			}
 			if k.kind == job.RunnerPython {
@@ -105,7 +105,7 @@ func (t table) readCode(task *job.Task) {
 			}
 		}
 		if run.has("interpreter") && !run.has("python") {
-			run.fail("interpreter", "it goes with python; the interpreter of a command or a stream is its first item")
+			run.fail("interpreter", "it goes with python; that of a command, a stream or a worker script of daisy is its first item")
 		}
 		if given == 0 && len(run.m) == 0 {
 			t.fail("run", "the table is empty; wanted %s", wanted)
@@ -117,8 +117,8 @@ func (t table) readCode(task *job.Task) {
 	if check, ok := t.table("check", "a table: { command = [..] }"); ok {
 		check.unknown("command")
 		switch {
-		case check.has("stream"), check.has("python"), check.has("interpreter"):
-			for _, key := range []string{"stream", "python", "interpreter"} {
+		case check.has("stream"), check.has("python"), check.has("daisy"), check.has("interpreter"):
+			for _, key := range []string{"stream", "python", "daisy", "interpreter"} {
 				if check.has(key) {
 					check.fail(key, "a check is a process for each block; write { command = [..] }")
 				}
