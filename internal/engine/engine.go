@@ -119,6 +119,7 @@ type task struct {
 	retimed bool          // it was changed while the run went on
 	ready   int64         // blocks, as of the last look
 	ended   bool          // as of the last look
+	clients bool          // its blocks are for clients that come by themselves: no worker is asked for, and none of another kind gets them
 
 	running leaseList  // those whose timeout runs, oldest first
 	waiting workerList // those with an open request, longest first
@@ -189,7 +190,7 @@ func New(cfg Config) (*Engine, error) {
 			fleetTasks[i].Depth = max(fleetTasks[i].Depth, fleetTasks[u].Depth+1)
 		}
 		t := &e.tasks[i]
-		t.spec = spec
+		t.spec, t.clients = spec, spec.Runner.Kind == job.RunnerClients
 		if spec.Timeout > 0 {
 			t.timeout = spec.Timeout + timeoutSlack
 		}
