@@ -353,3 +353,17 @@ func TestClientsOfOlderSourcesAreServed(t *testing.T) {
 		}
 	})
 }
+
+// A client that was told that there is no more may live on, and do what it likes.
+func TestTheSessionOfAClientThatIsToldToGoEndsOnceItHoldsNothing(t *testing.T) {
+	s := newShelf("mal", 0)
+	s.none = true
+	p := connect(t, s)
+	p.acquire("mal")
+	if m := p.answer(); m.Kind != RequestShutdown {
+		t.Errorf("the answer is %s", m.Kind)
+	}
+	if err := p.dropped(); err != nil || s.left != 1 {
+		t.Errorf("%v; left %d times", err, s.left)
+	}
+}

@@ -405,6 +405,18 @@ func (e *Engine) look() {
 			e.append(Record{Kind: RecordTaskEnd, Task: int32(i), State: uint8(e.sched.State(i)), Tally: tally})
 			e.emit(Effect{Kind: EffectTaskEnded, Task: int32(i), Text: e.sched.State(i).String()})
 			e.wantCommit = true
+			if t.clients {
+				e.dismiss(i)
+			}
+		}
+	}
+}
+
+// dismiss tells the clients of a task that it has ended: they serve no other.
+func (e *Engine) dismiss(task int) {
+	for _, w := range e.live {
+		if int(w.task) == task {
+			e.tell(w, toLeave, "its task has ended")
 		}
 	}
 }
