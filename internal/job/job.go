@@ -186,7 +186,7 @@ const (
 	RunnerFunc
 	// RunnerPython calls a Python function, in a process for each slot that imports it once.
 	RunnerPython
-	// RunnerDaisy keeps a worker script of daisy 2 for each slot, which asks for blocks in daisy's own way.
+	// RunnerDaisy keeps a worker script of daisy 2 for each slot, which asks for blocks by daisy's own client.
 	RunnerDaisy
 	// RunnerClients starts nothing: clients of daisy 2 that come by themselves, on this machine, get the blocks.
 	RunnerClients

@@ -15,7 +15,14 @@ import (
 // CheckPeer says why the other end of a TCP connection within this machine is none of the process's: it is held neither by the process
 // nor by a descendant nor by what carries its markers. It is nil where that cannot be told for certain, as long as the
 // user is this one.
-func (p *Process) CheckPeer(conn net.Conn) error {
+func (p *Process) CheckPeer(conn net.Conn) error { return checkPeer(conn, p.PID(), p.owns) }
+
+// CheckPeerOf is Process.CheckPeer for a living child that something else has started.
+func CheckPeerOf(pid int, conn net.Conn) error {
+	return checkPeer(conn, pid, func([]entry) func(entry) bool { return func(e entry) bool { return e.pid == pid } })
+}
+
+func checkPeer(conn net.Conn, pid int, owns func([]entry) func(entry) bool) error {
 	here, there, err := ends(conn)
 	if err != nil {
 		return err
@@ -34,7 +41,7 @@ func (p *Process) CheckPeer(conn net.Conn) error {
 		return nil //nolint:nilerr // as above
 	}
 	link := fmt.Sprintf("socket:[%d]", inode)
-	own := living(all, p.owns(all))
+	own := living(all, owns(all))
 	for _, t := range own {
 		if holds(t.pid, link) {
 			return nil
@@ -42,7 +49,7 @@ func (p *Process) CheckPeer(conn net.Conn) error {
 	}
 	for _, e := range all {
 		if holds(e.pid, link) && !slices.ContainsFunc(own, func(t target) bool { return t.pid == e.pid }) {
-			return fmt.Errorf("it is a connection of process %d, which process %d has not started", e.pid, p.PID())
+			return fmt.Errorf("it is a connection of process %d, which process %d has not started", e.pid, pid)
 		}
 	}
 	return nil

@@ -133,9 +133,9 @@ func checkPython(ctx context.Context, spec api.TaskSpec, inherited []string, lim
 		return "", errors.New(*got.Import)
 	case late:
 		return "", fmt.Errorf("importing it with %s takes more than %s: what takes long, or waits for something, belongs into the function, or below if __name__ == \"__main__\":%s",
-			argv[0], units.Duration(limit), lateAnswers(tail))
+			argv[0], units.Duration(limit), lastWords(tail))
 	default:
-		return "", fmt.Errorf("%s ended while it imported it: %v; is it no Python interpreter, or does what it imports end it?%s", argv[0], result, lateAnswers(tail))
+		return "", fmt.Errorf("%s ended while it imported it: %v; is it no Python interpreter, or does what it imports end it?%s", argv[0], result, lastWords(tail))
 	}
 }
 
@@ -169,8 +169,8 @@ func readEnd(from io.Reader) <-chan string {
 	return end
 }
 
-// lateAnswers is the last line of an output, as the end of a message.
-func lateAnswers(output string) string {
+// lastWords is the last line of an output, as the end of a message.
+func lastWords(output string) string {
 	if output == "" {
 		return ""
 	}
