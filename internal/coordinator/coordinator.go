@@ -99,6 +99,11 @@ type Coordinator struct {
 	pids     map[string]watchable // by worker, of those that have joined and not opened their stream yet
 	lastJoin uint64
 	readers  sync.WaitGroup
+	// Of clients of daisy: their connections, what they are called, and what was said of them.
+	clients     map[*client]struct{}
+	clientNames map[string]clientName
+	refusals    atomic.Int32 // that were dropped
+	saidDaisy1  atomic.Bool
 
 	owned owned
 	// Of the owner of the engine, too:
@@ -126,6 +131,9 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		sessions: make(map[engine.SessionID]*session),
 		joins:    make(map[uint64]chan<- joinAnswer),
 		pids:     make(map[string]watchable),
+
+		clients:     make(map[*client]struct{}),
+		clientNames: make(map[string]clientName),
 	}
 	c.cfg.Notice = func(text string) {
 		c.events.notice(text)
