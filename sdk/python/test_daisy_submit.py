@@ -114,6 +114,11 @@ class Runs(Folder):
         self.assertRegex(out, r"(?s)run script: done in .* s, .*/runs/script-.*\na +4 +4 +0 +0 +0 +0\nb +4 +4")
         self.only_left("a-0", "a-1", "a-2", "a-3", "runs", "script.py")
 
+    def test_the_last_that_is_shown_is_the_end(self):
+        status, out, err = self.script(MAIN + "    run_blockwise(line('a', note))\n    run_blockwise(line('b', note), progress=lambda p: print(p.state, p.tasks[0].ended))\n")
+        self.assertEqual((status, out.splitlines()[-1]), (0, "done 4"), err)
+        self.assertEqual(err.splitlines()[-1], "a  4/4  100%")
+
     def test_blocks_that_fail_are_in_the_exception_with_what_they_said(self):
         out = self.succeeds(
             """
@@ -136,6 +141,21 @@ def work(block):
         for word in ("a: of 4 blocks 1 failed\n", "b: of 4 blocks 1 orphaned\n", "a block 2 failed after 2 attempts: ValueError: no good: ä\n", "    about to fail\n", "script.py", "daisy-submit retry "):
             self.assertIn(word, out)
         self.assertNotIn("<daisy>", out)
+
+    def test_a_run_that_gives_up_after_some_failures_has_their_errors(self):
+        out = self.succeeds(
+            "def work(block): raise ValueError('no good')\n"
+            + MAIN
+            + """
+    try:
+        run_blockwise(line("a", work, blocks=40, max_retries=0), progress=False, max_failures=1)
+    except daisy_submit.BlocksFailed as e:
+        assert e.result.state == "stopped" and e.result.tasks["a"].abandoned, e.result
+        print(e)
+"""
+        )
+        self.assertIn("max_failures", out.splitlines()[0])
+        self.assertIn("ValueError: no good", out)
 
     def test_a_function_that_sets_the_status_to_failed_has_failed(self):
         out = self.succeeds(
@@ -302,7 +322,7 @@ class Scripts(Folder):
 
     def test_a_worker_that_would_start_the_run_again(self):
         self.write("steps.py", "import other\ndef work(block): pass\n")
-        self.write("other.py", HEAD + "run_blockwise(line('a', note), progress=False) if 'daisy_worker' in sys.modules else None\n")
+        self.write("other.py", HEAD + "if 'DAISY_WORKER_ID' in os.environ: run_blockwise(line('a', note), progress=False)\n")
         status, _, err = self.script("import steps\nrun_blockwise(line('a', steps.work), progress=False)\n")
         self.assertEqual(status, 1)
         self.assertIn("run_blockwise was called by a worker", err)
@@ -538,6 +558,12 @@ class Jobs(Folder):
         up, down = task("up"), daisy.Task(task_id="down", total_roi=daisy.Roi((0,), (40,)), read_roi=daisy.Roi((0,), (10,)), write_roi=daisy.Roi((0,), (10,)), process_function=plain, upstream_tasks=[a])
         self.assertEqual({t["id"]: t["after"] for t in self.plan([up, down], resources={"cpu": 1, "token": 1})["tasks"]}, {"up": [], "a": [], "down": ["a"]})
 
+    def test_options_of_slurm(self):
+        self.write("job.toml", daisy_submit.job_file(line("a", settings={"slurm": {"time": "2h"}}), "slurm", slurm={"partition": "gpu"}, settings={"*": {"run": {"command": ["true"]}}}))
+        answer = subprocess.run([program.find(), "render", "job.toml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertIn("--partition=gpu", answer.stdout, answer.stderr)
+        self.assertIn("--time=0-02:00:00", answer.stdout)
+
     def test_export_writes_a_job_file_that_runs(self):
         self.write("script.py", HEAD + "def make(): return [line('a', note, skip_mask=bytes([1, 0, 0, 0]))]\npipeline = line('a', note) + line('b', note)\n" + MAIN + "    run_blockwise(pipeline)\n")
         status, out, err = self.python("-m", "daisy_submit", "export", "script.py:pipeline")
@@ -594,6 +620,40 @@ if __name__ == "__main__":
         status, out, err = self.python("-W", "ignore", "script.py")
         self.assertEqual((status, out), (0, "RuntimeError: the function has set block.status to FAILED 2 1\n"), err)
         self.only_left("a-0-0", "a-1-10", "a-2-20", "runs", "script.py")
+
+    def test_workers_of_daisy_ask_for_blocks_themselves(self):
+        self.write(
+            "script.py",
+            self.HEAD
+            + """
+def loop(client):
+    while True:
+        with client.acquire_block() as block:
+            if block is None:
+                break
+            open(f"{block.task_id}-{block.block_id[1]}", "w").close()
+            assert block.block_id != ("b", 2), "no good"
+
+def worker():
+    loop(daisy.Client())
+
+def told(*, context):
+    assert context["task_id"] == "b"
+    loop(daisy.Client(context))
+
+def line(name, function):
+    return daisy.Task(name, daisy.Roi((0,), (40,)), daisy.Roi((0,), (10,)), daisy.Roi((0,), (10,)), function, read_write_conflict=False, max_retries=0, max_workers=2)
+
+if __name__ == "__main__":
+    try:
+        daisy_submit.run_blockwise(line("a", worker) + line("b", told), progress=False)
+    except daisy_submit.BlocksFailed as e:
+        print([(t.success, t.failed) for t in e.result.tasks.values()], e.failures[0].message)
+""",
+        )
+        status, out, err = self.python("-W", "ignore", "script.py")
+        self.assertEqual((status, out), (0, "[(4, 0), (3, 1)] AssertionError: no good\n"), err)
+        self.only_left(*(f"{t}-{i}" for t in "ab" for i in range(4)), "runs", "script.py")
 
 
 class Geometry(unittest.TestCase):
