@@ -242,18 +242,15 @@ def work(block):
         self.assertIn("the run ended before all blocks were done (stopped)", out)
 
 
-SLEEPS = (
+WAITS = (
     """
 def work(block):
-    with open("pids", "a") as f: f.write(f"{os.getpid()}\\n")
-    time.sleep(1000)
+    with open("began", "w") as f: f.write(f"{os.getpid()}\\n")
+    while not os.path.exists("go"): time.sleep(0.01)
 """
     + MAIN
     + """
-    def tell(p):
-        if p.tasks[0].leased == 2:
-            print(os.path.realpath("runs/latest"), flush=True)
-    run_blockwise(line("a", work), progress=tell, grace="100ms")
+    run_blockwise(line("a", work), grace=sys.argv[1])
 """
 )
 
@@ -261,19 +258,23 @@ def work(block):
 class Ends(Folder):
     """However Python ends, the run ends with it."""
 
-    def run_then(self, number):
-        with self.start(self.write("script.py", HEAD + SLEEPS)) as p:
+    def run_then(self, grace, end):
+        """Exit status, standard error, state of the run and blocks that succeeded, of a script that was ended while two blocks ran."""
+        os.mkfifo(self.path("began"))
+        with self.start(self.write("script.py", HEAD + WAITS), grace, start_new_session=True) as p:
             self.addCleanup(p.kill)
-            directory = p.stdout.readline().strip()
-            self.assertTrue(directory, "it did not begin")
+            pids = []
+            while len(pids) < 2:
+                pids += [int(line) for line in self.read("began").split()]
+            directory = os.path.realpath(self.path("runs/latest"))
             status = json.loads(subprocess.run([program.find(), "status", directory, "--json"], cwd=self.folder, check=True, stdout=subprocess.PIPE).stdout)
-            p.send_signal(number)
+            end(p)
             _, err = p.communicate()
-        for pid in [status["coordinator"]["pid"]] + [int(line) for line in self.read("pids").splitlines()]:
+        for pid in [status["coordinator"]["pid"]] + pids:
             self.ends(pid)
         with open(os.path.join(directory, "stats.json")) as f:
-            state = json.load(f)["run"]["state"]
-        return p.returncode, err, state
+            stats = json.load(f)
+        return p.returncode, err, stats["run"]["state"], stats["tasks"][0]["success"]
 
     def ends(self, pid):
         """The process is gone, or a zombie of somebody else, within some seconds."""
@@ -289,16 +290,24 @@ class Ends(Folder):
         self.fail(f"process {pid} goes on")
 
     @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
-    def test_an_interrupt_ends_the_run_in_order(self):
-        status, err, state = self.run_then(signal.SIGINT)
+    def test_an_interrupt_lets_running_blocks_end(self):
+        def interrupt(p):
+            os.killpg(p.pid, signal.SIGINT)  # as a terminal does, all of its processes
+            for line in p.stderr:
+                if "no new blocks" in line:
+                    break
+            subprocess.run([program.find(), "status"], cwd=self.folder, check=True, stdout=subprocess.DEVNULL)  # time for a second signal, which there is not
+            self.write("go", "")
+
+        status, err, state, success = self.run_then("1m", interrupt)
         self.assertIn("KeyboardInterrupt", err)
-        self.assertEqual((status, state), (-signal.SIGINT, "interrupted"))
-        self.only_left("pids", "runs", "script.py")
+        self.assertEqual((status, state, success), (-signal.SIGINT, "interrupted", 2))
+        self.only_left("began", "go", "runs", "script.py")
 
     @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
     def test_a_python_that_is_killed_leaves_no_run(self):
-        status, _, state = self.run_then(signal.SIGKILL)
-        self.assertEqual((status, state), (-signal.SIGKILL, "interrupted"))
+        status, _, state, success = self.run_then("100ms", lambda p: p.kill())
+        self.assertEqual((status, state, success), (-signal.SIGKILL, "interrupted", 0))
 
 
 class Scripts(Folder):
@@ -308,9 +317,11 @@ class Scripts(Folder):
         self.refused(self.RUN, "FunctionRefused", "line 13 of it would then start the run again", 'if __name__ == "__main__":')
 
     def test_not_even_from_a_function_or_the_other_branch(self):
-        self.refused("def main():\n    " + self.RUN + "\nmain()\n", 'if __name__ == "__main__":')
-        self.refused('if __name__ == "__main__": pass\nelse: pass\nwith open(__file__): ' + self.RUN, 'if __name__ == "__main__":')
-        self.refused('if __name__ == "other":\n    pass\nelse:\n    ' + self.RUN, 'if __name__ == "__main__":')
+        self.refused("def main():\n    " + self.RUN + "\nmain()\n", "would then start the run again")
+        self.refused('if __name__ == "__main__": pass\nelse: pass\nwith open(__file__): ' + self.RUN, "would then start the run again")
+        self.refused('if __name__ == "__main__" and not sys.argv:\n    pass\nelse:\n    ' + self.RUN, "would then start the run again")
+        self.refused('if sys.argv:\n    ' + self.RUN, "would then start the run again")
+        self.refused('if __name__ != "main":\n    ' + self.RUN, "would then start the run again")
 
     def test_guards_of_all_forms(self):
         for guard in ('if "__main__" == __name__:\n    ', 'if __name__ == "__main__" and not sys.flags.inspect:\n    ', 'if __name__ == "__main__": '):
