@@ -516,7 +516,9 @@ class Jobs(Folder):
             self.assertIn(row + "\n", text)
         self.assertIn('timeout = "600s"\n', daisy_submit.job_file(line("a")))
         self.assertIn('timeout = "0s"\n', daisy_submit.job_file(line("a", timeout=0)))
-        self.assertIn("max_workers = 5\n", daisy_submit.job_file(line("a", num_workers=5)))
+        for given, row in (({"num_workers": 5}, 5), ({"max_workers": 0}, 0), ({}, 1)):
+            self.assertIn(f"max_workers = {row}\n", daisy_submit.job_file(line("a", **given)))
+        self.assertRaises(TypeError, line, "a", max_workers=1, num_workers=1)
 
     def test_what_has_no_counterpart_is_refused_by_name(self):
         def refused(pattern, tasks, **keys):
@@ -731,6 +733,7 @@ class Shown(unittest.TestCase):
     LINE = {"event": "progress", "state": "running", "elapsed_seconds": 12, "tasks": [TASK]}
     TEXT = "199/1,240   16%  13.2/s  1:01:18 left  16 running  40 skipped  1 FAILED"
 
+    @mock.patch.dict(os.environ, {"COLUMNS": "120", "LINES": "30"})
     def test_bars_stay_below_notices(self):
         out = io.StringIO()
         bars = progress.Terminal(out)
@@ -738,6 +741,12 @@ class Shown(unittest.TestCase):
         bars.notice("hello")
         bar = "predict  ███░░░░░░░░░░░░░░░░░ " + self.TEXT + "\n"
         self.assertEqual(out.getvalue(), bar + "\x1b[1A\x1b[J" + "hello\n" + bar)
+
+    @mock.patch.dict(os.environ, {"COLUMNS": "30", "LINES": "6"})
+    def test_bars_fit_into_the_terminal(self):
+        out = io.StringIO()
+        progress.Terminal(out).update(progress.read({**self.LINE, "tasks": [self.TASK] * 9}))
+        self.assertEqual(out.getvalue(), "predict  ███░░░░░░░░░░░░░░░░░\n" * 3 + "… and 6 more tasks\n")
 
     def test_lines_elsewhere(self):
         out = io.StringIO()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -111,7 +112,11 @@ class Terminal(Silent):
         self._latest: List[str] = []
 
     def update(self, progress: Progress) -> None:
-        self._latest = bars(progress, 20)
+        columns, lines = shutil.get_terminal_size()
+        shown = bars(progress, 20)
+        if len(shown) > lines - 2:  # what has scrolled out cannot be drawn again
+            shown = shown[: lines - 3] + [f"… and {len(shown) - lines + 3} more tasks"]
+        self._latest = [line[: columns - 1] for line in shown]
         self._draw()
 
     def notice(self, text: str) -> None:
