@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// grownJob are three tasks over a line of n: blocks of 1 that read a neighbour more, blocks of 1 made from those, and one block over all.
+// grownJob are four tasks over a line of n: blocks of 1 that read a neighbour more, blocks of 1 made from those, blocks of 2, and blocks of
+// 1 of which one fails.
 func grownJob(n int) string {
 	total := fmt.Sprintf("total_write = { offset = [0], shape = [%d] }\n", n)
 	one := func(id string) string { return fmt.Sprintf("id = %q\n%sread_write_conflict = false\n", id, total) }
@@ -16,22 +17,24 @@ func grownJob(n int) string {
 	return job(tracked,
 		one("smooth")+"block = { shape = [1], context = 1 }\n"+note,
 		one("label")+"block = { shape = [1] }\n"+note+`after = ["smooth"]`,
-		one("apart")+"block = { shape = [2] }\nfit = \"shrink\"\n"+note)
+		one("apart")+"block = { shape = [2] }\nfit = \"shrink\"\n"+note,
+		one("plain")+"block = { shape = [1] }\nmax_retries = 0\n"+shell("echo {task_id} {index} >> ran; test {index} != 3 || test -e mended"))
 }
 
 func TestTheMarksOfAVolumeThatHasGrownAreKeptOnRequest(t *testing.T) {
 	t.Parallel()
 	dir, path := writeJob(t, grownJob(5))
-	wantStatus(t, 0, dir, "run", path, "--run-dir", "one")
+	wantStatus(t, 1, dir, "run", path, "--run-dir", "one")
+	writeFile(t, dir+"/mended", "")
 	r := wantStatus(t, 0, dir, "migrate", path, "--yes", "--json")
-	wantMoves(t, r.stdout, moved{"smooth", 5, 5, false}, moved{"label", 5, 5, false}, moved{"apart", 3, 3, false})
+	wantMoves(t, r.stdout, moved{"smooth", 5, 5, false}, moved{"label", 5, 5, false}, moved{"apart", 3, 3, false}, moved{"plain", 4, 4, false})
 
 	writeFile(t, path, grownJob(7))
 	wantText(t, wantStatus(t, 2, dir, "run", path, "--run-dir", "two").stderr, "If the volume has only grown, daisy-submit migrate keeps")
 	wantText(t, wantStatus(t, 2, dir, "migrate", path).stderr, "--yes") // nobody can be asked
 	// The last of smooth read what was not there then.
 	r = wantStatus(t, 0, dir, "migrate", path, "--yes", "--json")
-	wantMoves(t, r.stdout, moved{"smooth", 5, 4, true}, moved{"label", 5, 4, true}, moved{"apart", 3, 2, true})
+	wantMoves(t, r.stdout, moved{"smooth", 5, 4, true}, moved{"label", 5, 4, true}, moved{"apart", 3, 2, true}, moved{"plain", 4, 4, true})
 
 	if err := os.Remove(dir + "/ran"); err != nil {
 		t.Fatal(err)
@@ -41,7 +44,7 @@ func TestTheMarksOfAVolumeThatHasGrownAreKeptOnRequest(t *testing.T) {
 	for line := range strings.Lines(readFile(t, dir+"/ran")) {
 		ran[strings.TrimSpace(line)] = true
 	}
-	for _, want := range []string{"smooth 4", "smooth 5", "smooth 6", "label 4", "label 5", "label 6", "apart 2", "apart 3"} {
+	for _, want := range []string{"smooth 4", "smooth 5", "smooth 6", "label 4", "label 5", "label 6", "apart 2", "apart 3", "plain 3", "plain 5", "plain 6"} {
 		if !ran[want] {
 			t.Errorf("%s did not run again", want)
 		}

@@ -176,6 +176,12 @@ func TestNothingIsFoundWhereTheBlocksAreOthersOrThereAreNone(t *testing.T) {
 	if found, err := Before(dir, huge); err == nil || !strings.Contains(err.Error(), "so many smaller volumes") {
 		t.Errorf("got %v, %v", found, err)
 	}
+	// All lengths are now multiples of ten, and were not.
+	dir = filepath.Join(t.TempDir(), "odd")
+	mustClose(t, mustOpen(t, dir, mustGrid(t, lineSpec(47, 10, 0, 0))))
+	if found, err := Before(dir, mustGrid(t, lineSpec(80, 10, 0, 0))); err != nil || found.TotalRead().Shape.At(0) != 47 {
+		t.Errorf("got %v, %v", found, err)
+	}
 	// In units of a voxel there are few.
 	unit := func(n int64) geom.Coordinate { return geom.Fill(3, n*10_000_000) }
 	task := func(n int64) *geom.Grid {
@@ -295,17 +301,18 @@ func TestMarksThatARunIsWritingAreNotMigrated(t *testing.T) {
 	}
 }
 
-// dyingDisk fails for ever from its n-th change on, as if the program were killed there.
+// dyingDisk fails from its n-th change on, as if the program were killed there; if once, only that one.
 type dyingDisk struct {
 	osDisk
 	left *int
+	once bool
 }
 
 var errKilled = errors.New("killed")
 
 func (d dyingDisk) step() error {
 	*d.left--
-	if *d.left < 0 {
+	if *d.left == -1 || *d.left < 0 && !d.once {
 		return errKilled
 	}
 	return nil
@@ -349,7 +356,7 @@ func TestAMigrationThatIsKilledAnywhereLosesNoMarkAndIsNeverTakenForABeginning(t
 		s.MarkDone(3)
 		mustClose(t, s)
 		left := steps
-		m, err := newStore(dyingDisk{osDisk{flock}, &left}, dir, now)
+		m, err := newStore(dyingDisk{osDisk{flock}, &left, false}, dir, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -386,5 +393,27 @@ func TestAMigrationThatIsKilledAnywhereLosesNoMarkAndIsNeverTakenForABeginning(t
 	}
 	if found["before"] < 5 || found["cut short"] != 1 {
 		t.Errorf("states that were found: %v", found)
+	}
+}
+
+func TestAMigrationInWhichAnythingFailsLeavesWhatWasThereAndNothingElse(t *testing.T) {
+	was, now := mustGrid(t, lineSpec(50, 10, 0, 0)), mustGrid(t, lineSpec(80, 10, 0, 0))
+	for steps, done := 0, false; !done; steps++ {
+		dir := filepath.Join(t.TempDir(), "group")
+		mustClose(t, mustOpen(t, dir, was))
+		around := filepath.Dir(dir)
+		before := snapshot(t, around)
+		left := steps
+		m, err := newStore(dyingDisk{osDisk{flock}, &left, true}, dir, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.replace(was, all); err == nil {
+			done = true
+			continue
+		}
+		if diff := cmp.Diff(before, snapshot(t, around)); diff != "" {
+			t.Errorf("after a failure of change %d (-before +after):\n%s", steps, diff)
+		}
 	}
 }
