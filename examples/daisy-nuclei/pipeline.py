@@ -3,6 +3,7 @@
     pipeline.py prepare          makes the output arrays, empty
     pipeline.py run              runs the tasks with daisy; its workers call the functions of steps.py
     pipeline.py run --scripts    the same, with workers that are processes of worker.py, as on a cluster
+    pipeline.py submit [slurm]   runs them with daisy-submit in place of daisy
     pipeline.py verify           compares what is in the arrays with the reference
 """
 
@@ -58,10 +59,25 @@ def run(*options):
     states = daisy.run_blockwise(
         pipeline(scripts="--scripts" in options), resources={"cpu": 2}, progress=False, summary=False, return_states=True, host="127.0.0.1"
     )
+    counts = {name: (s.total_block_count, s.completed_count, s.failed_count, s.orphaned_count) for name, s in states.items()}
+    return report(counts)
+
+
+def submit(launcher="local"):
+    import daisy_submit  # sdk/python
+
+    try:
+        result = daisy_submit.run_blockwise(pipeline(), launcher, resources={"cpu": 2}, directory="out/runs", progress=False)
+    except daisy_submit.BlocksFailed as e:
+        result = e.result
+    return report({name: (t.blocks, t.success + t.skipped, t.failed, t.orphaned) for name, t in result.tasks.items()})
+
+
+def report(counts):
     for name in ("smooth", "label", "stitch", "relabel"):
-        state = states[name]
-        print(f"{name}: {state.completed_count} of {state.total_block_count} blocks done, {state.failed_count} failed, {state.orphaned_count} orphaned")
-    return any(s.completed_count < s.total_block_count for s in states.values())
+        blocks, done, failed, orphaned = counts[name]
+        print(f"{name}: {done} of {blocks} blocks done, {failed} failed, {orphaned} orphaned")
+    return any(done < blocks for blocks, done, _, _ in counts.values())
 
 
 def verify():
@@ -79,7 +95,7 @@ def verify():
 
 
 if __name__ == "__main__":
-    commands = {"prepare": prepare, "run": run, "verify": verify}
+    commands = {"prepare": prepare, "run": run, "submit": submit, "verify": verify}
     if len(sys.argv) < 2 or sys.argv[1] not in commands:
         sys.exit(f"usage, in the folder of this file:\n{__doc__.partition(chr(10) * 2)[2]}")
     sys.exit(commands[sys.argv[1]](*sys.argv[2:]))
