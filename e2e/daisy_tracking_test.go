@@ -57,7 +57,7 @@ var sharedTasks = map[string]sharedTask{
 }
 
 func newShared(t testing.TB, task sharedTask) *shared {
-	s := &shared{t: t, dir: t.TempDir(), python: testenv.Daisy(t), task: task}
+	s := &shared{t: t, dir: t.TempDir(), python: testenv.Python(t, testenv.Daisy, "zarr==3.1.6", "numpy"), task: task}
 	code, err := os.ReadFile("testdata/daisy/blocks.py")
 	if err != nil {
 		t.Fatal(err)

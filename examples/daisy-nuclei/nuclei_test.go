@@ -49,7 +49,7 @@ func TestEveryWayOfRunningThePipelineGivesTheReferenceAndTheSameCounts(t *testin
 	if testing.Short() {
 		t.Skip("it installs packages")
 	}
-	python := testenv.Daisy(t)
+	python := testenv.Python(t, testenv.Daisy, "zarr==3.1.6", "numpy")
 	for name, command := range map[string][]string{
 		"daisy, functions":        {"pipeline.py", "run"},
 		"daisy, worker scripts":   {"pipeline.py", "run", "--scripts"},

@@ -13,7 +13,7 @@ func TestOnSlurmThePipelineGivesTheReferenceAndTheSameCounts(t *testing.T) {
 	lab := slurmlab.Start(t, slurmlab.Options{Nodes: 2, NoAccounting: true})
 	root := t.TempDir()
 	dir := folder(t, root)
-	python := testenv.Daisy(t)
+	python := testenv.Python(t, testenv.Daisy, "zarr==3.1.6", "numpy")
 	run := func(args ...string) string {
 		t.Helper()
 		cmd := lab.Command("root", python, args...)
