@@ -310,15 +310,16 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 		}
 		cfg.Unlimited, cfg.Environment = r.job.Unlimited(), slurm.Environment(os.Environ())
 	}
-	if err := cfg.Launcher.Check(ctx); err != nil {
-		return nil, infrastructure(err)
-	}
 	r.launcher = cfg.Launcher
 	begun := r.endAtSignal(os.Exit)
-	c, err = coordinator.New(cfg)
+	if err = cfg.Launcher.Check(ctx); err != nil {
+		err = infrastructure(err)
+	} else if c, err = coordinator.New(cfg); err != nil {
+		err = refused(err)
+	}
 	begun()
 	if err != nil {
-		return nil, refused(err)
+		return nil, err
 	}
 	if r.lock != nil { // with the new limits, now that nothing is refused any more
 		if err := dir.WriteJob(r.job.Frozen); err != nil {
@@ -345,7 +346,7 @@ var showEvery = map[report.Mode]time.Duration{
 	report.Bars: 200 * time.Millisecond, report.Lines: time.Second, report.JSONLines: time.Second,
 }
 
-// forceAfter is how long a run may take that was told to end at once. What hangs then is a disk that does not answer, for which
+// forceAfter is how long a run may take that was told to end at once. What hangs then is a disk that does not answer, or Slurm, for which
 // nobody who asks twice wants to wait.
 const forceAfter = 10 * time.Second
 
@@ -381,8 +382,12 @@ func (r *jobRun) endWorkers() {
 
 // force ends the program, and its workers, if the run has not ended by itself within forceAfter.
 func (r *jobRun) force(sig syscall.Signal, exit func(int)) (stop func() bool) {
+	hangs := "the disk below its run directory does not answer, or that of the tracking"
+	if r.job.Launcher == "slurm" {
+		hangs = "Slurm does not answer, or the disk below its run directory, or that of the tracking"
+	}
 	return time.AfterFunc(forceAfter, func() {
-		fmt.Fprintf(r.stderr, "the run was told to end at once and has not in %s: the disk below its run directory does not answer, or that of the tracking; this program ends now\n", units.Duration(forceAfter))
+		fmt.Fprintf(r.stderr, "the run was told to end at once and has not in %s: %s; this program ends now\n", units.Duration(forceAfter), hangs)
 		r.endWorkers()
 		exit(128 + int(sig))
 	}).Stop

@@ -110,7 +110,7 @@ func (e *Engine) submitted(tag, refusal string) {
 		e.endWorker(w, "left")
 	}
 	t.brake.Bad(fleet.BadEnd{Word: "refused by the launcher", Last: refusal})
-	t.pauseTo = e.now + min(firstPause<<min(t.refused, 10), longestPause)
+	t.pauseTo, t.refusal = e.now+min(firstPause<<min(t.refused, 10), longestPause), refusal
 	t.refused++
 	e.demand.dirty = true
 }

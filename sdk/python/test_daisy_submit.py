@@ -650,6 +650,9 @@ class Values(unittest.TestCase):
         with mock.patch.dict(sys.modules, {"pandas": None}):
             self.assertRaisesRegex(ImportError, "pip install pandas", r.to_frame)
 
+    def test_progress_of_a_kind_that_is_not_here(self):
+        self.assertRaisesRegex(daisy_submit.JobError, "progress is <object.*wanted True, False, or a function", progress.choose, object())
+
 
 class Shown(unittest.TestCase):
     TASK = dict(id="predict", state="running", blocks=1240, waiting=0, ready=1025, leased=16, success=158, skipped=40, failed=1, orphaned=0, abandoned=0,

@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, List, Mapping, Optional, TextIO, Tuple, Union
 
+from .errors import JobError
+
 
 @dataclass(frozen=True)
 class TaskProgress:
@@ -173,6 +175,8 @@ def choose(wanted: Choice) -> Silent:
         return Called(wanted)
     if not wanted:
         return Silent()
+    if wanted is not True:
+        raise JobError(f"progress is {wanted!r}; wanted True, False, or a function that gets a Progress")
     if "IPython" in sys.modules:
         from IPython import get_ipython  # type: ignore[import-not-found,unused-ignore]
 

@@ -135,7 +135,9 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
         raise JobError(text) if ended.status == 2 else DaisySubmitError(text)
     how = result.read(stats[-1])
     following = [line for line in ended.said if line.startswith("next: ")]
-    if ended.interrupted and ended.status in (128 + signal.SIGINT, -signal.SIGINT):
+    if ended.interrupted and ended.status == 128 + signal.SIGINT:
+        for line in following:
+            show.notice(line)
         raise KeyboardInterrupt
     if ended.status == 0:
         return how
