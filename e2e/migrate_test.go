@@ -100,3 +100,29 @@ func wantMoves(t testing.TB, text string, want ...moved) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// olderArray is the zarr.json that daisy wrote before 2.0.0 for the blocks of TestTheArrayOfDaisyBeforeGroupsIsTakenOver.
+const olderArray = `{"shape": [5], "data_type": "uint8", "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [5]}},
+"chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}}, "fill_value": 0, "codecs": [{"name": "bytes"}],
+"attributes": {"daisy_task_hash": "5dccbda243739d50186db834be488bc1d6aa767bf185f9f6ddb75a46d3757652"},
+"zarr_format": 3, "node_type": "array", "storage_transformers": []}`
+
+func TestTheArrayOfDaisyBeforeGroupsIsTakenOver(t *testing.T) {
+	t.Parallel()
+	dir, path := writeJob(t, job(tracked, "id = \"work\"\ntotal = { offset = [0], shape = [50] }\nblock = { shape = [10] }\n"+shell("echo {index} >> ran")))
+	if err := os.MkdirAll(dir+"/tracking/work/c", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, dir+"/tracking/work/zarr.json", olderArray)
+	writeFile(t, dir+"/tracking/work/c/0", "\x01\x01\x00\x01\x00")
+	wantText(t, wantStatus(t, 0, dir, "plan", path, "--json").stdout, `"done":3`)
+	r := wantStatus(t, 0, dir, "run", path, "--run-dir", "one")
+	wantText(t, r.stderr, "the marks of task work were one array", "the array is in "+dir+"/tracking/work.before-5dccbda2")
+	if ran := strings.Fields(readFile(t, dir+"/ran")); len(ran) != 2 || !strings.Contains("24 42", ran[0]+ran[1]) {
+		t.Errorf("what ran: %v", ran)
+	}
+	if left := readFile(t, dir+"/tracking/work.before-5dccbda2/c/0"); left != "\x01\x01\x00\x01\x00" {
+		t.Errorf("the array that is kept is %q", left)
+	}
+	wantText(t, wantStatus(t, 0, dir, "run", path, "--run-dir", "two").stdout, "nothing to run")
+}
