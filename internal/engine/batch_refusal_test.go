@@ -184,3 +184,34 @@ func TestAReasonThatNeverEndsEndsTheRun(t *testing.T) {
 		t.Errorf("calls %q", c.q.Calls())
 	}
 }
+
+// TestAQueueThatHasRoomAgainIsFilledAgain: a limit that others' jobs had filled for a while does not have workers come one by one for ever.
+func TestAQueueThatHasRoomAgainIsFilledAgain(t *testing.T) {
+	task := taskOf(10_000, "a")
+	task.MaxWorkers = 200
+	c := newCluster(t, nil, task)
+	c.block = 10 * time.Minute
+	full := func(r launcher.Request) launchertest.Outcome {
+		if c.now > 30*time.Second && c.now < 5*time.Minute {
+			return launchertest.Outcome{Err: &launcher.Refusal{Kind: launcher.RefusedForLimits, Text: "QOSMaxSubmitJobPerUserLimit"}}
+		}
+		return launchertest.Outcome{Accepted: true}
+	}
+	var always func(r launcher.Request) launchertest.Outcome
+	always = func(r launcher.Request) launchertest.Outcome {
+		c.q.NextSubmit = always
+		return full(r)
+	}
+	c.q.NextSubmit = always
+	c.starts = func(tag string, element int) time.Duration { return time.Minute + 10*time.Second }
+	c.run(40 * time.Minute)
+	live := 0
+	for _, e := range c.all() {
+		if e.State == launcher.Running {
+			live++
+		}
+	}
+	if live != 200 {
+		t.Errorf("%d of 200 workers run 35 minutes after there was room again; %d submissions", live, len(c.submits))
+	}
+}
