@@ -37,6 +37,26 @@ func TestASubmissionOfUnknownFateCountsUntilItIsFound(t *testing.T) {
 	}
 }
 
+// TestASlowSiteIsLookedThroughForLonger: what it has accepted late is not asked for twice.
+func TestASlowSiteIsLookedThroughForLonger(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{0: time.Minute, 100 * time.Second: 200 * time.Second} {
+		c := newCluster(t, nil, taskOf(8, "a"))
+		cfg := c.e.cfg
+		cfg.Launcher.MessageTimeout = timeout
+		var err error
+		if c.e, err = New(cfg); err != nil {
+			t.Fatal(err)
+		}
+		c.q.NextSubmit = func(launcher.Request) launchertest.Outcome { return launchertest.Outcome{Err: launcher.ErrUnsure} }
+		c.run(want - time.Second)
+		if c.said("submission 1 is not there") {
+			t.Errorf("where messages take %v, it is given up within %v", timeout, want)
+		}
+		c.run(want + time.Minute)
+		c.mustSay("submission 1 is not there")
+	}
+}
+
 func TestATwinGetsNothingToDo(t *testing.T) {
 	c := newCluster(t, nil, taskOf(40, "a"))
 	c.run(10 * time.Second)
