@@ -23,7 +23,7 @@ import (
 )
 
 // goldenRows reads a file of rows.
-func goldenRows[T any](t *testing.T, name string) (rows []T) {
+func goldenRows[T any](t testing.TB, name string) (rows []T) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "golden", name))
 	if err != nil {
@@ -44,7 +44,7 @@ func goldenRows[T any](t *testing.T, name string) (rows []T) {
 	return rows
 }
 
-func unhex(t *testing.T, s string) []byte {
+func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(s)
 	if err != nil {
@@ -226,8 +226,10 @@ type contextRow struct {
 	Decoded map[string]string
 }
 
+func contexts(t testing.TB) []contextRow { return goldenRows[contextRow](t, "contexts.jsonl") }
+
 func TestGoldenContextsAreTheSameBothWays(t *testing.T) {
-	for _, row := range goldenRows[contextRow](t, "contexts.jsonl") {
+	for _, row := range contexts(t) {
 		c, err := ParseContext(row.Raw)
 		if _, refused := row.Decoded["exception"]; refused {
 			if err == nil || !strings.Contains(err.Error(), `"a" is not of the form key=value`) {

@@ -91,8 +91,8 @@ type End struct {
 	Stats *Stats
 }
 
-// Serve serves one connection of a client until it ends, and closes it. It returns nil if the client ended it, whatever it held, and else why
-// it was dropped: the cause of the context's end, what the client sent that it should not have (ErrMalformed), or what Join or Acquire had
+// Serve serves one connection of a client until it ends, and closes it. It returns nil if the client ended it, whatever it held, or was told
+// that there is no more and holds nothing; and else why it was dropped: the cause of the context's end, what the client sent that it should not have (ErrMalformed), or what Join or Acquire had
 // against it. What the client held is released as lost or timed out.
 //
 // A release of a block that the client does not hold is let be, as one that comes twice. Nothing that a client sends costs anybody but itself.
@@ -185,7 +185,7 @@ func (s *session) take(m *Message) (done bool, err error) {
 	case AcquireBlock, Register:
 		err := s.know(m)
 		if errors.Is(err, ErrNoMore) {
-			return false, s.send(&Message{Kind: RequestShutdown})
+			return true, s.send(&Message{Kind: RequestShutdown})
 		}
 		if err != nil || m.Kind == Register {
 			return false, err
@@ -245,6 +245,9 @@ func (s *session) answer() {
 		switch {
 		case errors.Is(err, ErrNoMore):
 			err = s.send(&Message{Kind: RequestShutdown})
+			if err == nil && s.holdsNothing() {
+				err = errEnded // the client says nothing more
+			}
 		case err != nil && s.ctx.Err() == nil:
 			err = s.refuse(err)
 		case err == nil:
@@ -264,6 +267,12 @@ func (s *session) hold(g Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[g.SpatialID] = &lease{g, time.Now()}
+}
+
+func (s *session) holdsNothing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.held) == 0
 }
 
 // release gives a block back, if the client has it.

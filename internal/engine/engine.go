@@ -96,7 +96,8 @@ type Engine struct {
 	away     []*worker     // those that may come back, in the order in which they had joined
 	parked   []Event       // of those that have, and have to wait
 	held     []PastWorker  // those that cannot, and may live
-	holdTo   time.Duration // until then no block is handed out, because of held
+	holdTo   time.Duration // until then blocks are reserved because of held
+	reserves bool          // as of the last look: blocks below task.reserved are for those who are away
 	launched int64         // workers asked for ever
 	peak     int64         // most workers alive at once
 	proven   []bool        // classes of which a worker has shown that it works
@@ -119,6 +120,7 @@ type task struct {
 	retimed bool          // it was changed while the run went on
 	ready   int64         // blocks, as of the last look
 	ended   bool          // as of the last look
+	clients bool          // its blocks are for clients that come by themselves: no worker is asked for, and none of another kind gets them
 
 	running leaseList  // those whose timeout runs, oldest first
 	waiting workerList // those with an open request, longest first
@@ -134,6 +136,8 @@ type task struct {
 
 	estimate estimate
 	mark     mark
+	reserved int64 // the mark of the epoch before: blocks from here on have never been handed out
+	dry      bool  // in this dispatch: nothing from there on is ready
 	brake    *fleet.Brake
 	tripped  bool
 	refused  int           // submissions refused in a row
@@ -189,7 +193,7 @@ func New(cfg Config) (*Engine, error) {
 			fleetTasks[i].Depth = max(fleetTasks[i].Depth, fleetTasks[u].Depth+1)
 		}
 		t := &e.tasks[i]
-		t.spec = spec
+		t.spec, t.clients = spec, spec.Runner.Kind == job.RunnerClients
 		if spec.Timeout > 0 {
 			t.timeout = spec.Timeout + timeoutSlack
 		}
@@ -404,6 +408,18 @@ func (e *Engine) look() {
 			e.append(Record{Kind: RecordTaskEnd, Task: int32(i), State: uint8(e.sched.State(i)), Tally: tally})
 			e.emit(Effect{Kind: EffectTaskEnded, Task: int32(i), Text: e.sched.State(i).String()})
 			e.wantCommit = true
+			if t.clients {
+				e.dismiss(i)
+			}
+		}
+	}
+}
+
+// dismiss tells the clients of a task that it has ended: they serve no other.
+func (e *Engine) dismiss(task int) {
+	for _, w := range e.live {
+		if int(w.task) == task {
+			e.tell(w, toLeave, "its task has ended")
 		}
 	}
 }

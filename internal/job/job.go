@@ -188,6 +188,8 @@ const (
 	RunnerPython
 	// RunnerDaisy keeps a worker script of daisy 2 for each slot, which asks for blocks by daisy's own client.
 	RunnerDaisy
+	// RunnerClients starts nothing: clients of daisy 2 that come by themselves, on this machine, get the blocks.
+	RunnerClients
 )
 
 // String is the word used in job files and reports.
@@ -203,6 +205,8 @@ func (k RunnerKind) String() string {
 		return "python"
 	case RunnerDaisy:
 		return "daisy"
+	case RunnerClients:
+		return "clients"
 	default:
 		return "none"
 	}
@@ -215,6 +219,8 @@ type Runner struct {
 	Argv []string
 	// Python names the function: "module:function" or "/path/file.py:function" (RunnerPython).
 	Python string
+	// Block is the package whose Block the function gets; "" = our own (RunnerPython).
+	Block string
 	// Func is the Go function (RunnerFunc); the root package knows its type.
 	Func any
 }
