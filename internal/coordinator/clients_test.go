@@ -648,3 +648,53 @@ func TestAResumeListensWhereClientsWereToldTo(t *testing.T) {
 		t.Errorf("the run is %v", r.State)
 	}
 }
+
+// A script may have several threads with one client.
+func TestAClientMayHaveSeveralBlocksAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		task := clientTask(t, "a", 6)
+		task.MaxWorkers = 1
+		c := newRun(t, task)
+		ended := loops(t, c)
+		d, other := visit(t, c), visit(t, c)
+		var held []daisywire.Block
+		for range 4 {
+			held = append(held, d.acquire("a"))
+		}
+		other.ask("a")
+		for _, i := range []int{3, 0, 2} {
+			d.release(held[i])
+		}
+		d.say(daisywire.Message{Kind: daisywire.BlockFailed, Block: held[1], Error: "no"})
+		other.release(other.block())
+		if n := other.work("a", 0); n != 2 {
+			t.Errorf("the other client did %d blocks more", n)
+		}
+		<-ended
+		if n, _ := c.engine.Tally(0); n.Success != 6 || n.Retries != 1 || n.Processed != 7 {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+func TestTheContextOfClientsNamesAnAddressOfThisMachine(t *testing.T) {
+	for listens, want := range map[string]string{"127.0.0.1": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::1": "[%3A%3A1]"} {
+		task := clientTask(t, "a", 1)
+		task.ResourceTracking = true
+		c := &Coordinator{cfg: Config{Job: &job.Job{Tasks: []job.Task{task, lineTask(t, "b", 1, 1)}}}, listener: listenInside()}
+		c.listener.tcp = listensAt{net.ParseIP(listens)}
+		if got := c.ClientContext("a"); got != "hostname="+want+":port=7000:task_id=a:worker_id=0:logdir=:resource_tracking=1" {
+			t.Errorf("listening at %s: %s", listens, got)
+		}
+		if got := c.ClientContext("b"); got != "" {
+			t.Errorf("a task for workers: %s", got)
+		}
+	}
+}
+
+// listensAt is a port that nobody reaches.
+type listensAt struct{ ip net.IP }
+
+func (listensAt) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+func (listensAt) Close() error              { return nil }
+func (l listensAt) Addr() net.Addr          { return &net.TCPAddr{IP: l.ip, Port: 7000} }
