@@ -13,9 +13,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +27,7 @@ import (
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/rundir"
+	"example.org/daisy/internal/testenv"
 )
 
 // clientTask is lineTask for clients of daisy.
@@ -698,3 +701,25 @@ type listensAt struct{ ip net.IP }
 func (listensAt) Accept() (net.Conn, error) { return nil, net.ErrClosed }
 func (listensAt) Close() error              { return nil }
 func (l listensAt) Addr() net.Addr          { return &net.TCPAddr{IP: l.ip, Port: 7000} }
+
+func TestAClientOfAnotherUserFindsNobody(t *testing.T) {
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		testenv.Unavailable(t, "only root on Linux can make a socket another user's")
+	}
+	c, _ := clientsHere(t, 1, nil)
+	var chown error
+	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(fd uintptr) { chown = syscall.Fchown(int(fd), 12345, -1) })
+	}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", c.Addr().String())
+	if err != nil || chown != nil {
+		t.Fatal(err, chown)
+	}
+	defer conn.Close()
+	if n := doAll(t, c, conn); n != 0 {
+		t.Errorf("it did %d blocks", n)
+	}
+	if n := doAll(t, c, called(t, c)); n != 1 {
+		t.Errorf("a client of this user did %d blocks", n)
+	}
+}
