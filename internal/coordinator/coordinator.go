@@ -267,9 +267,14 @@ func (c *Coordinator) openTracking() ([]*tracking.Store, error) {
 		if err == nil {
 			stores[i] = s
 			tasks[i].Done, err = s.Done()
+			if s.Older() != "" {
+				c.cfg.Notice(fmt.Sprintf("the marks of task %s were one array, as daisy wrote before 2.0.0; they are a group now, and the array is in %s", tasks[i].ID, s.Older()))
+			}
 		}
 		if err == nil && c.past != nil {
-			err = catchUp(c.past, i, s, tasks[i].Done)
+			if err = c.past.CatchUp(i, s, tasks[i].Done); err == nil {
+				err = s.Flush()
+			}
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("task %q: %w", tasks[i].ID, err))

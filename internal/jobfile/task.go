@@ -113,6 +113,9 @@ func (t table) readCode(task *job.Task) {
 		if run.has("interpreter") && !run.has("python") {
 			run.fail("interpreter", "it goes with python; that of a command, a stream or a worker script of daisy is its first item")
 		}
+		if run.has("block") && !run.has("python") {
+			run.fail("block", "it goes with python; the blocks of the task stand beside run, not in it")
+		}
 		if given == 0 && len(run.m) == 0 {
 			t.fail("run", "the table is empty; wanted %s", wanted)
 		}
@@ -120,22 +123,28 @@ func (t table) readCode(task *job.Task) {
 			t.load.wrong = append(t.load.wrong, wrongKey{t.at, "run"})
 		}
 	}
-	if check, ok := t.table("check", "a table: { command = [..] }"); ok {
-		check.unknown("command")
-		switch {
-		case check.has("stream"), check.has("python"), check.has("daisy"), check.has("clients"), check.has("interpreter"):
-			for _, key := range []string{"stream", "python", "daisy", "clients", "interpreter"} {
-				if check.has(key) {
-					check.fail(key, "a check is a process for each block; write { command = [..] }")
-				}
-			}
-		case !check.has("command"):
-			if len(check.m) == 0 {
-				t.fail("check", "no command; wanted { command = [..] }")
-			}
-		default:
-			task.Check, _ = check.program("command", task)
+	t.readCheck(task)
+}
+
+// readCheck reads check, which is a command and nothing else.
+func (t table) readCheck(task *job.Task) {
+	check, ok := t.table("check", "a table: { command = [..] }")
+	if !ok {
+		return
+	}
+	check.unknown("command")
+	others := false
+	for _, k := range Keys() {
+		if k.Table == "command" && k.Name != "command" && check.has(k.Name) {
+			others = true
+			check.fail(k.Name, "a check is a process for each block; write { command = [..] }")
 		}
+	}
+	switch {
+	case check.has("command") && !others:
+		task.Check, _ = check.program("command", task)
+	case len(check.m) == 0:
+		t.fail("check", "no command; wanted { command = [..] }")
 	}
 }
 

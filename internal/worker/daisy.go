@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,10 +59,10 @@ const daisyName = "daisy worker"
 
 // daisyEnvironment adds what a script needs whose lines are to stand in the log while its block runs.
 func daisyEnvironment(slot []string) []string {
-	const unbuffered = "PYTHONUNBUFFERED"
+	const unbuffered = "PYTHONUNBUFFERED="
 	env := append(make([]string, 0, len(slot)+2), slot...)
-	if variable(slot, unbuffered) == "" {
-		env = append(env, unbuffered+"=1")
+	if !slices.ContainsFunc(slot, func(entry string) bool { return strings.HasPrefix(entry, unbuffered) }) {
+		env = append(env, unbuffered+"1")
 	}
 	return env
 }

@@ -133,9 +133,8 @@ func playClient(args []string) int {
 				m.Block.Stats = &daisywire.Stats{WallSeconds: 1.5, CPUSeconds: 0.25, PeakRSSBytes: 4096, IOReadBytes: 300, IOWriteBytes: 70000}
 			})
 		case "release mismeasured":
-			c.release(func(m *daisywire.Message) {
-				m.Block.Stats = &daisywire.Stats{CPUSeconds: math.NaN(), PeakRSSBytes: 1 << 63}
-			})
+			stats := map[string]daisywire.Stats{"cpu": {CPUSeconds: math.NaN()}, "memory": {PeakRSSBytes: 1 << 63}, "read": {IOReadBytes: 1 << 63}, "written": {IOWriteBytes: 1 << 63}}[operand()]
+			c.release(func(m *daisywire.Message) { m.Block.Stats = &stats })
 		case "fail":
 			c.release(func(m *daisywire.Message) { m.Kind, m.Error = daisywire.BlockFailed, operand() })
 		case "second acquires": // on another connection, without waiting for the answer

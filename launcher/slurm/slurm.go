@@ -84,8 +84,17 @@ func (l *Launcher) Name() string { return "slurm" }
 // Defaults are the properties of every launcher for Slurm.
 var Defaults = launcher.Properties{Queue: true, IdleTimeout: 2 * time.Minute, AbandonAfter: 15 * time.Minute}
 
-// Properties: many nodes, ends that are known late, 2 min of patience with idle workers, 15 min with silent ones.
-func (l *Launcher) Properties() launcher.Properties { return Defaults }
+// Properties: many nodes, ends that are known late, 2 min of patience with idle workers, 15 min with silent ones, and what the site
+// gives messages, once Check has asked for it.
+func (l *Launcher) Properties() launcher.Properties {
+	p := Defaults
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.site != nil {
+		p.MessageTimeout = l.site.MessageTimeout
+	}
+	return p
+}
 
 // Watch does nothing: a Queue is asked.
 func (l *Launcher) Watch(func(launcher.Status)) {}
@@ -149,6 +158,9 @@ func (l *Launcher) Close(ctx context.Context) error {
 		case <-ctx.Done():
 			if err == nil && len(left) == 0 {
 				return nil
+			}
+			if len(left) == 0 {
+				return fmt.Errorf("it is not known whether jobs of this run are left, as Slurm gives no answer that can be used; squeue -u %s shows them (names with dz-%s): %w", l.user, l.cfg.Run, err)
 			}
 			return errors.Join(fmt.Errorf("jobs %s have not ended: %w", keys(left), context.Cause(ctx)), err)
 		case <-time.After(500 * time.Millisecond):
