@@ -221,6 +221,13 @@ def work(block):
         )
         self.only_left("runs", "script.py", *(f"{t}-{i}" for t in "ab" for i in range(4)))
 
+    def test_what_is_left_running_at_the_end_holds_nothing_up(self):
+        out = self.succeeds(MAIN + """
+    run_blockwise(line("a", note), progress=False, on_end={"command": ["sh", "-c", "sleep 1000 & echo $! > pid"]})
+    os.kill(int(open("pid").read()), 9)
+""")  # fmt: skip
+        self.assertEqual(out, "")
+
     def test_a_run_that_was_stopped_by_another_is_no_failure_of_blocks(self):
         out = self.succeeds(
             "def work(block): time.sleep(1000)\n"
