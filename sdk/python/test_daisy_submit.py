@@ -338,6 +338,13 @@ class Scripts(Folder):
         self.write("steps.py", "def work(block): pass\n")
         self.succeeds("import steps\nrun_blockwise(line('a', steps.work), progress=False)\n")
 
+    def test_what_a_check_needs_is_imported_before_anything_starts(self):
+        status, _, err = self.script("assert __name__ == '__main__', 'only as a script'\n" + MAIN + "    run_blockwise(line('a', note, check_function=note))\n")
+        self.assertEqual(status, 1)
+        self.assertIn('FunctionRefused: check_function of task "a": ', err)
+        self.assertIn("AssertionError: only as a script", err)
+        self.only_left("script.py")
+
     def test_a_worker_that_would_start_the_run_again(self):
         self.write("steps.py", "import other\ndef work(block): pass\n")
         self.write("other.py", HEAD + "if 'DAISY_WORKER_ID' in os.environ: run_blockwise(line('a', note), progress=False)\n")

@@ -47,7 +47,9 @@ def run_blockwise(
     if os.environ.get("DAISY_WORKER_ID"):
         raise JobError('run_blockwise was called by a worker, while it imports the function of a block or runs it: put what starts the run below if __name__ == "__main__":')
     job = make(tasks, launcher, name, directory, tracking, resources, settings, slurm, run_keys)
-    return _run(job, showing.choose(progress))
+    show = showing.choose(progress)
+    job.check_imports()
+    return _run(job, show)
 
 
 def job_file(
