@@ -119,6 +119,11 @@ class Runs(Folder):
         self.assertEqual((status, out.splitlines()[-1]), (0, "done 4"), err)
         self.assertEqual(err.splitlines()[-1], "a  4/4  100%")
 
+    def test_warnings_are_shown(self):
+        status, _, err = self.script(MAIN + "    run_blockwise(line('a', note), resources={'cpu': 1000})\n")
+        self.assertEqual(status, 0, err)
+        self.assertRegex(err, "daisy-submit: warning: .*1000")
+
     def test_blocks_that_fail_are_in_the_exception_with_what_they_said(self):
         out = self.succeeds(
             """
@@ -366,6 +371,7 @@ class Scripts(Folder):
 
     def test_the_words_of_daisy_submit_come_as_an_error(self):
         self.refused(MAIN + "    run_blockwise(line('a b', note), progress=False)\n", "daisy_submit.errors.JobError", 'task "a b"')
+        self.assertEqual(self.script(MAIN + "    run_blockwise(line('a b', note))\n")[2].count("daisy-submit: "), 1)
         self.refused(MAIN + "    run_blockwise(line('a', note), progress=False, graze='1s')\n", 'unknown key "graze"; did you mean "grace"?')
         self.refused(MAIN + "    run_blockwise(line('a', note, settings={'timeout': 10}), progress=False)\n", "timeout: found the bare number 10")
 
