@@ -468,3 +468,30 @@ func TestOtherProgramsHaveNoContextOfDaisy(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func TestEachSlotHasADaisyWorkerOfItsOwn(t *testing.T) {
+	f := newFifo(t)
+	c, cfg := overTCP(t, daisyTask("acquire", "say", f.path, "hold"))
+	cfg.Slots = 2
+	start(t, cfg)
+	s := c.next()
+	s.grant(s.acquire().Request, 7)
+	s.grant(s.acquire().Request, 8)
+	if first, second := f.readPID(), f.readPID(); first == second {
+		t.Errorf("process %d has both blocks", first)
+	}
+}
+
+func TestTheCheckComesBeforeTheDaisyWorker(t *testing.T) {
+	task := daisyTask("loop")
+	task.Check = script1(`case $DAISY_BLOCK_ID in 7) exit 0;; 8) exit 1;; *) exit 5;; esac`)
+	c, cfg := overTCP(t, task)
+	start(t, cfg)
+	s := c.next()
+	for block, want := range map[uint64]wire.Outcome{7: wire.Skipped, 8: wire.Success, 9: wire.Failed} {
+		s.grant(s.acquire().Request, block)
+		if r := s.release(); r.Outcome != want {
+			t.Errorf("block %d: got %v %q, want %v", block, r.Outcome, r.Message, want)
+		}
+	}
+}
