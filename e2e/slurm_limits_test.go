@@ -3,9 +3,11 @@
 package e2e
 
 import (
+	"math"
 	"strings"
 	"testing"
 
+	tables "example.org/daisy/internal/report"
 	"example.org/daisy/internal/slurmlab"
 )
 
@@ -160,14 +162,41 @@ func TestOnSlurmMoreThanWasAskedForIsShown(t *testing.T) {
 	t.Parallel()
 	// The first gives whole nodes, the second a core for each 500 MB.
 	conf := "PartitionName=whole Nodes=n[1-4] OverSubscribe=EXCLUSIVE\nPartitionName=thin Nodes=n[1-4] MaxMemPerCPU=500"
-	for _, c := range []struct{ partition, memory string }{{"whole", "100MiB"}, {"thin", "1900MiB"}} {
+	for _, c := range []struct{ partition, requires, asked, given string }{
+		{"whole", `cpu = 1, memory = "100MiB", gpu = 1`, "1 core, 100MiB, 1 GPU", "4 cores, 100MiB, 2 GPUs"},
+		{"thin", `cpu = 1, memory = "1900MiB"`, "1 core, 1.9GiB", "4 cores, 1.9GiB"},
+	} {
 		t.Run(c.partition, func(t *testing.T) {
 			t.Parallel()
 			j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true, Conf: conf}), "alice", "more", job("[slurm]\ntime = \"10m\"\npartition = \""+c.partition+"\"",
-				lineOf("work", 20, slow(0.6)+writes)+"max_workers = 2\nrequires = { cpu = 1, memory = \""+c.memory+"\" }"))
+				lineOf("work", 20, slow(0.6)+writes)+"max_workers = 2\nrequires = { "+c.requires+" }"))
 			r := j.completes()
 			j.wantNoLoss()
 			wantText(t, r.stderr, "was given 4 CPUs of its node and had asked for 1")
+			s := j.stats()
+			for _, w := range s.Workers {
+				if asked, given := tables.Amounts(w.Asked), tables.Amounts(w.Granted); asked != c.asked || given != c.given {
+					t.Errorf("worker %s asked for %s and was given %s, want %s and %s", w.ID, asked, given, c.asked, c.given)
+				}
+			}
+			sum := 0.0
+			for _, n := range s.Nodes {
+				h := n.CoreHours
+				if h.Granted == nil || *h.Used <= 0 || *h.Granted < 3.9**h.Used {
+					t.Fatalf("node %s has core-hours %+v: want four times as many given as used", n.Node, h)
+				}
+				sum += *h.Granted
+			}
+			if all := s.Run.CoreHours.Granted; all == nil || math.Abs(*all-sum) > 1e-9 {
+				t.Errorf("the core-hours of the run are %+v, and its nodes were given %v", s.Run.CoreHours, sum)
+			}
+			cmd := j.lab.Command(j.user, j.program, "workers", "run")
+			cmd.Dir = j.folder("slurm")
+			text, err := cmd.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantText(t, string(text), c.given)
 		})
 	}
 }

@@ -120,6 +120,9 @@ func configure(c *cli.Context, getenv func(string) string, log io.Writer) (worke
 	if cfg.Job, err = worker.SlurmJob(getenv); err != nil {
 		return cfg, err
 	}
+	if cfg.Job.ID != "" && cfg.Job.MemoryBytes == 0 {
+		cfg.Job.MemoryBytes = process.ThisMachine().MemoryBytes // a site that says nothing of memory gives all that there is
+	}
 	cfg.Node, cfg.GPUs = getenv("DAISY_NODE"), cfg.Job.GPUs
 	if cfg.Node == "" {
 		cfg.Node = cfg.Job.Node

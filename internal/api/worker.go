@@ -41,10 +41,12 @@ type JoinRequest struct {
 	// PIDSpace names the set of processes in which PID means something, "" if that is not known. A coordinator in the same
 	// space can see for certain that the process has ended.
 	PIDSpace string `json:"pid_space,omitempty"`
-	// Job is what the batch system calls the worker's own job, CPUMilli (thousandths of a core) what it was given of the node, and
-	// LeftSeconds for how long it may still run, as far as its environment says; absent where that is not known.
+	// Job is what the batch system calls the worker's own job, CPUMilli (thousandths of a core), MemoryBytes and GPUs what that was given of
+	// the node, and LeftSeconds for how long it may still run, as far as its environment says; absent where that is not known.
 	Job         string  `json:"job,omitempty"`
 	CPUMilli    int64   `json:"cpu_milli,omitempty"`
+	MemoryBytes int64   `json:"memory_bytes,omitempty"`
+	GPUs        int64   `json:"gpus,omitempty"`
 	LeftSeconds float64 `json:"left_seconds,omitempty"`
 }
 

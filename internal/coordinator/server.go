@@ -142,7 +142,8 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 	}()
 	c.inbox.put(engine.Event{Kind: engine.EventJoin, Request: id, Join: &engine.Join{
 		Tag: req.Tag, Element: req.Element, Array: req.Array, Restart: req.Restart, Cluster: req.Cluster, Process: req.Process, Name: req.Name, Nonce: req.Nonce, Task: req.Task,
-		Slots: req.Slots, Node: req.Node, PID: req.PID, Job: req.Job, CPUMilli: req.CPUMilli, Left: time.Duration(req.LeftSeconds * float64(time.Second)),
+		Slots: req.Slots, Node: req.Node, PID: req.PID, Job: req.Job, Left: time.Duration(req.LeftSeconds * float64(time.Second)),
+		Grant: engine.Grant{CPUMilli: max(req.CPUMilli, 0), MemoryBytes: max(req.MemoryBytes, 0), GPUs: max(req.GPUs, 0)},
 	}})
 	ctx, cancel := context.WithTimeout(r.Context(), joinTimeout)
 	defer cancel()

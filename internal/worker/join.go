@@ -102,7 +102,7 @@ func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, e
 	body, err := json.Marshal(api.JoinRequest{
 		Protocol: wire.Version, Version: c.cfg.Version,
 		Tag: c.cfg.Identity.Tag, Element: c.cfg.Identity.Element, Array: c.cfg.Identity.Array, Restart: c.cfg.Identity.Restart, Name: c.cfg.Identity.Name,
-		Cluster: c.cfg.Job.Cluster, Process: c.cfg.Job.Process, Job: c.cfg.Job.ID, CPUMilli: c.cfg.Job.CPUMilli, LeftSeconds: c.cfg.Job.left(time.Now()).Seconds(),
+		Cluster: c.cfg.Job.Cluster, Process: c.cfg.Job.Process, Job: c.cfg.Job.ID, CPUMilli: c.cfg.Job.CPUMilli, MemoryBytes: c.cfg.Job.MemoryBytes, GPUs: int64(len(c.cfg.Job.GPUs)), LeftSeconds: c.cfg.Job.left(time.Now()).Seconds(),
 		Nonce: c.nonce, Task: c.cfg.Task, Slots: c.cfg.Slots, Node: c.cfg.Node, PID: os.Getpid(), PIDSpace: process.Space(),
 	})
 	if err != nil {
