@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -199,6 +200,36 @@ func TestOnSlurmMoreThanWasAskedForIsShown(t *testing.T) {
 			wantText(t, string(text), c.given)
 		})
 	}
+}
+
+// TestOnSlurmWorkersFillTheirNodes: a worker runs as many blocks at once as what it was given holds, by cores, by memory, by GPUs.
+func TestOnSlurmWorkersFillTheirNodes(t *testing.T) {
+	t.Parallel()
+	lab := slurmlab.Start(t, slurmlab.Options{NoAccounting: true, Conf: "PartitionName=whole Nodes=n[1-4] OverSubscribe=EXCLUSIVE"})
+	task := func(id, requires, slurm string, n, maxWorkers int) string {
+		return lineOf(id, n, "mkdir out/$DAISY_TASK_ID.$I.$DAISY_GPUS.gpu; "+slow(0.5)+"rmdir out/$DAISY_TASK_ID.$I.$DAISY_GPUS.gpu; "+writes) +
+			fmt.Sprintf("slots = \"fill\"\nmax_workers = %d\nrequires = { %s }\n%s\n", maxWorkers, requires, slurm)
+	}
+	j := newSlurmJob(t, lab, "alice", "fill", job("[slurm]\ntime = \"10m\"\npartition = \"whole\"",
+		task("cores", `cpu = 1, memory = "900MiB"`, "", 32, 16),
+		task("memory", `cpu = 1, memory = "900MiB"`, `slurm.memory_option = "mem"`, 2, 2),
+		task("gpus", `cpu = 1, memory = "100MiB", gpu = 1`, "", 4, 8)))
+	r := j.completes()
+	j.wantNoLoss()
+	want := map[string]int64{"cores": 4, "memory": 1, "gpus": 2}
+	s := j.stats()
+	for _, w := range s.Workers {
+		if w.Slots != want[w.Task] || tables.Amounts(w.Asked)[:6] != "1 core" || tables.Amounts(w.Granted)[:7] != "4 cores" {
+			t.Errorf("worker %s of %s has %d slots, asked for %s and was given %s; want %d slots of 4 cores",
+				w.ID, w.Task, w.Slots, tables.Amounts(w.Asked), tables.Amounts(w.Granted), want[w.Task])
+		}
+	}
+	for _, task := range s.Tasks {
+		if task.ID == "cores" && (task.MaxConcurrency != 16 || task.Workers > 4) {
+			t.Errorf("%d blocks of %s ran at once, on %d workers", task.MaxConcurrency, task.ID, task.Workers)
+		}
+	}
+	wantText(t, r.stderr, `task "memory": worker `, "has 1 slot, which need 1: ")
 }
 
 func TestOnSlurmOneArrayWaitsForAllBehindItsThrottle(t *testing.T) {

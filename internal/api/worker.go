@@ -36,8 +36,10 @@ type JoinRequest struct {
 	// Task is the task that a worker with a Name asks for; "" = any.
 	Task  string `json:"task,omitempty"`
 	Slots int    `json:"slots"`
-	Node  string `json:"node"`
-	PID   int    `json:"pid"`
+	// Fill: it can have more slots than that, up to what its job was given.
+	Fill bool   `json:"fill,omitempty"`
+	Node string `json:"node"`
+	PID  int    `json:"pid"`
 	// PIDSpace names the set of processes in which PID means something, "" if that is not known. A coordinator in the same
 	// space can see for certain that the process has ended.
 	PIDSpace string `json:"pid_space,omitempty"`
@@ -57,6 +59,8 @@ type JoinResponse struct {
 	Epoch  uint64 `json:"epoch"`
 	// Task is what it is to run; Stream may reassign it.
 	Task TaskSpec `json:"task"`
+	// Slots is how many it has: those that it said, or more where it can have more.
+	Slots int `json:"slots"`
 	// HeartbeatSeconds is how often both sides say that they live.
 	HeartbeatSeconds float64 `json:"heartbeat_seconds"`
 	// ReconnectSeconds is for how long a worker tries to come back, and HintSeconds after how long of total silence it kills

@@ -13,7 +13,11 @@ import (
 func RequestFor(j *job.Job, t *job.Task, tag string, count int, argv []string, runDir string) launcher.Request {
 	r := requestOf(t)
 	r.Tag, r.Count, r.Dir = tag, count, j.Dir
-	r.Argv = append(slices.Clone(argv), "--slots", strconv.Itoa(max(t.Slots, 1)))
+	slots := strconv.Itoa(max(t.Slots, 1))
+	if t.Fill && j.Launcher == "slurm" {
+		slots, r.Fill = "fill", true
+	}
+	r.Argv = append(slices.Clone(argv), "--slots", slots)
 	if runDir != "" {
 		r.Argv = append(r.Argv, "--run-dir", runDir)
 	}

@@ -452,8 +452,13 @@ func (e *Engine) givenMore(w *worker, j *Join) {
 		return
 	}
 	e.classes[t.class].more = true
-	e.notice("task %q: worker %s was given %s CPUs of its node and had asked for %s: the site gives whole nodes, or CPUs with the memory, and bills them; more slots for each worker would use them",
-		t.spec.ID, w.id, amount("cpu", j.CPUMilli), amount("cpu", asked))
+	what, use := "had asked for "+amount("cpu", asked), `slots = "fill"`
+	if j.Fill {
+		what = fmt.Sprintf("has %s, which need %s", units.Plural(int64(w.slots), "slot"), amount("cpu", asked))
+		use = "more of what is short for more slots (its memory, its GPUs, resources, max_workers)"
+	}
+	e.notice("task %q: worker %s was given %s CPUs of its node and %s: the site gives whole nodes, or CPUs with the memory, and bills them; %s would use them",
+		t.spec.ID, w.id, amount("cpu", j.CPUMilli), what, use)
 }
 
 // closeBook: the run ends, and nothing more is asked for.

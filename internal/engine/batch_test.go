@@ -199,6 +199,9 @@ func (c *cluster) effect(f *Effect) {
 		c.reap()
 	case EffectJoined:
 		c.join = append(c.join, "joined "+f.WorkerID)
+		if a := c.agents[f.WorkerID]; a != nil {
+			a.slots = int(f.Slots)
+		}
 	case EffectRefused:
 		if f.Request != 0 {
 			c.join = append(c.join, f.Code)

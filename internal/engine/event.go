@@ -128,8 +128,10 @@ type Join struct {
 	// Task is what a worker with a Name asks for, "" = any.
 	Task  string
 	Slots int
-	Node  string
-	PID   int
+	// Fill: a launched worker can have more slots than that, as far as its Grant holds them.
+	Fill bool
+	Node string
+	PID  int
 	// Job is what the batch system calls the worker's own job, and Left for how long it may run; "" and 0 where that is not known.
 	Job  string
 	Left time.Duration

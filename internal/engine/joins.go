@@ -255,9 +255,9 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 			w.grant = j.Grant
 		}
 		e.reshare(w.sub)
-		if w.sub != nil && int32(j.Slots) < w.slots { // it has fewer than it was given room for
-			e.fleet.Give(int(w.task), int64(w.slots)-int64(j.Slots))
-			w.slots = int32(j.Slots)
+		if slots := e.slotsFor(w, j); w.sub != nil && slots != w.slots {
+			e.fleet.Inherit(int(w.task), int64(slots)-int64(w.slots))
+			w.slots = slots
 		}
 		if e.book == nil || w.node == "" {
 			w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
@@ -279,7 +279,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 	w.heard = e.now
 	e.recount(w)
 	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
-	e.emit(Effect{Kind: EffectJoined, Request: req, WorkerID: w.id, Task: w.task})
+	e.emit(Effect{Kind: EffectJoined, Request: req, WorkerID: w.id, Task: w.task, Slots: w.slots})
 }
 
 func (e *Engine) nodeNumber(node string) uint32 {

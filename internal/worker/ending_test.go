@@ -126,6 +126,26 @@ func TestAWorkerSaysWhatItsBatchSystemSaysOfItsJob(t *testing.T) {
 	})
 }
 
+func TestAWorkerThatFillsHasTheSlotsThatItIsTold(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		c, cfg := withFunc(t, 0, nil)
+		c.set(func(j *api.JoinResponse) { j.Slots = 3 })
+		cfg.Fill = true
+		start(t, cfg)
+		s := c.next()
+		for range 3 {
+			s.acquire()
+		}
+		s.conn.Close()
+		c.next()
+		for i, want := range []int{1, 3} {
+			if got := c.joins[i]; got.Slots != want || !got.Fill {
+				t.Errorf("join %d says %d slots, fill %v, want %d and true", i, got.Slots, got.Fill, want)
+			}
+		}
+	})
+}
+
 func TestAWorkerIsGoneBeforeSlurmKillsIt(t *testing.T) {
 	for wait, want := range map[time.Duration]time.Duration{0: 18 * time.Second, 30 * time.Second: 18 * time.Second, 15 * time.Second: 8 * time.Second, 7 * time.Second: time.Second, 5 * time.Second: time.Second} {
 		j := Job{ID: "1", KillWait: wait}

@@ -42,6 +42,8 @@ func TestOptionsBecomeThoseOfSbatch(t *testing.T) {
 	few := request(1)
 	big := request(8)
 	big.CPUMilli, big.MemoryBytes, big.GPUs, big.Exclude = 2500, 3<<30+1, 2, []string{"n9"}
+	filling := big
+	filling.Fill = true
 	three, eight := big, big
 	three.Throttle, eight.Throttle = 3, 8
 	for _, c := range []struct {
@@ -56,6 +58,9 @@ func TestOptionsBecomeThoseOfSbatch(t *testing.T) {
 		{big, map[string][]string{"gres": {"gpu:a100"}, "gpu_option": {"gpus-per-node"}, "exclude": {"n[1-2]", "n4"}}, "--array=0-7 --cpus-per-task=3 --mem=3073M --gpus-per-node=a100:2 --exclude=n[1-2],n4,n9"},
 		{few, map[string][]string{"partition": {"a,b"}, "account": {"acc"}, "qos": {"q"}, "time": {"90m"}, "constraint": {"a&b"}, "nodelist": {"n1"}, "reservation": {"r"}, "licenses": {"m:1", "k"}, "nice": {"-5"}, "begin": {"now+1hour"}, "hint": {"nomultithread"}},
 			"--array=0-0 --time=0-01:30:00 --partition=a,b --account=acc --qos=q --constraint=a&b --nodelist=n1 --reservation=r --licenses=m:1,k --nice=-5 --begin=now+1hour --hint=nomultithread"},
+		// Memory goes with the cores, of which a whole node has more.
+		{filling, nil, "--array=0-7 --cpus-per-task=3 --mem-per-cpu=1025M --gres=gpu:2 --exclude=n9"},
+		{filling, map[string][]string{"memory_option": {"mem"}}, "--array=0-7 --cpus-per-task=3 --mem=3073M --gres=gpu:2 --exclude=n9"},
 		{few, map[string][]string{"arrays": {"false"}}, "--output=/tmp/3.0.log"},
 		{few, map[string][]string{"requeue": {"true"}, "launch": {"srun"}, "prefix": {"lab"}}, "--job-name=lab-dz-" + aRun + "-3 --signal=USR1@90 --array=0-0 --requeue /runs/r/scripts/lab-dz-" + aRun + "-3.sbatch"},
 		{few, map[string][]string{"options": {"--exclusive", "-p", "gpu", "-t2:00:00", "--comment=a b", "-n1", "--nodes=1", "--nice", "--gres=shard:1,nic:2", "-x", "n3"}},
