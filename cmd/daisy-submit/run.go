@@ -145,6 +145,9 @@ func (r *jobRun) run(ctx context.Context) error {
 	for _, w := range j.Warnings {
 		fmt.Fprintln(r.stderr, "daisy-submit: warning: "+w)
 	}
+	if id := os.Getenv("SLURM_JOB_ID"); id != "" && j.Launcher == "slurm" {
+		fmt.Fprintf(r.stderr, "daisy-submit: this runs inside of job %s of Slurm; its variables (SLURM_*) are not passed on to workers\n", id)
+	}
 	if !j.Selection.IsAll() {
 		fmt.Fprintln(r.stderr, "daisy-submit: "+sayLeft(j))
 	}
