@@ -104,7 +104,10 @@ func TestOnSlurmWhatCanNeverRunEndsWithStatus2(t *testing.T) {
 			j := newSlurmJob(t, lab, "alice", c.name, job("[slurm]\n"+c.slurm, lineOf("work", 10, writes)+"max_workers = 3\n"+c.task))
 			r := j.ends(j.start("slurm"), 2)
 			j.wantNothingLeft()
-			wantText(t, r.all(), c.slurmSays, c.says)
+			wantText(t, r.stderr, "task \"work\": ", c.slurmSays, c.says, "plan job.toml --test-only")
+			if strings.Contains(r.all(), "--resume") {
+				t.Errorf("nothing was run, and it is said how to go on with it:\n%s", r.all())
+			}
 			if n := len(j.results("slurm")); n > 0 {
 				t.Errorf("%d blocks ran", n)
 			}

@@ -461,6 +461,9 @@ func ended(result coordinator.Result, err error) error {
 	if status == exitOK {
 		return nil
 	}
+	if m := result.Stats.Run.Message; status == exitUsage && m != nil {
+		return &statusError{status, errors.New(*m)} // the cause is not for the report alone: nothing was run that it could be about
+	}
 	return &statusError{status: status}
 }
 
