@@ -229,6 +229,9 @@ func (e *Engine) refusedBy(s *submission, err error) {
 		if r.Most > 0 {
 			c.wave = int64(r.Most)
 		}
+		if r.Most == 1 {
+			e.book.OneByOne()
+		}
 		e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
 		if r.Most > 0 && r.Most < int(count) { // nobody was refused: it takes several submissions
 			e.demand.dirty = true

@@ -396,6 +396,9 @@ func (e *Engine) detach(w *worker, gone bool) {
 	}
 	if e.book != nil && w.launched() && w.leaving && w.held == 0 {
 		e.book.Leaves(w.name())
+		if e.demand.anyStuck {
+			e.book.Hurry(e.now)
+		}
 	}
 	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
 	e.recount(w)

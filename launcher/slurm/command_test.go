@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -340,6 +341,49 @@ func TestCloseCancelsWhatIsLeftAndDoesNotWaitForAFailedNode(t *testing.T) {
 		if n := len(fake.Calls("scancel")); (err != nil) != c.fails || (n > 0) != c.cancel {
 			t.Errorf("%v: %v, %d calls of scancel", c.rows, err, n)
 		}
+	}
+}
+
+// TestCloseAsksSlurmLittle: of arrays that do not end, and of those that do.
+func TestCloseAsksSlurmLittle(t *testing.T) {
+	for name, c := range map[string]struct {
+		ends             time.Duration
+		questions, calls int
+	}{
+		"they end at once": {500 * time.Millisecond, 2, 3},
+		"they end in time": {8 * time.Second, 6, 6},
+		"they do not end":  {time.Hour, 14, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				var last time.Time
+				questions, calls := 0, 0
+				live := func(context.Context) (map[string]string, bool, error) {
+					questions++
+					if time.Since(began) >= c.ends {
+						return nil, false, nil
+					}
+					return map[string]string{"40": "1", "41": "2", "42": "3"}, false, nil
+				}
+				cancel := func(context.Context, string, string) error {
+					if !last.IsZero() && time.Since(last) < time.Second {
+						t.Errorf("%v between two calls", time.Since(last))
+					}
+					last = time.Now()
+					calls++
+					return nil
+				}
+				ctx, done := context.WithTimeout(t.Context(), time.Minute)
+				defer done()
+				if err := endAll(ctx, live, cancel); (err != nil) != (c.ends > time.Minute) {
+					t.Error(err)
+				}
+				if questions > c.questions || calls > c.calls {
+					t.Errorf("%d questions and %d calls to end something, want %d and %d at most", questions, calls, c.questions, c.calls)
+				}
+			})
+		})
 	}
 }
 
