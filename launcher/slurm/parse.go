@@ -187,7 +187,7 @@ func parseElements(s string) (spans []span, throttle int, err error) {
 				return bad()
 			}
 		}
-		if err != nil || last < first || first < next || len(spans)+(last-first)/step > mostSpans {
+		if err != nil || last < first || first < next || step > 1 && len(spans)+(last-first)/step > mostSpans {
 			return bad()
 		}
 		next = last + 1

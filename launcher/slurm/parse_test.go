@@ -160,7 +160,7 @@ func TestExitCodesOfSacctAreSaidInWords(t *testing.T) {
 func TestElementsAreReadInEveryFormThatSlurmHas(t *testing.T) {
 	for text, want := range map[string][]span{
 		"3": {{3, 3}}, "[3-7%3]": {{3, 7}}, "3-7%3": {{3, 7}}, "0,2,4-6": {{0, 0}, {2, 2}, {4, 6}}, "0-10:5": {{0, 0}, {5, 5}, {10, 10}}, "[0-3:2,9]": {{0, 0}, {2, 2}, {9, 9}}, "[7]": {{7, 7}}, "[0-0]": {{0, 0}}, "[0-12:4]": {{0, 0}, {4, 4}, {8, 8}, {12, 12}},
-		"[1-3,9-21:6,40%2]": {{1, 3}, {9, 9}, {15, 15}, {21, 21}, {40, 40}}, "4000000": {{4000000, 4000000}},
+		"[1-3,9-21:6,40%2]": {{1, 3}, {9, 9}, {15, 15}, {21, 21}, {40, 40}}, "4000000": {{4000000, 4000000}}, "[0-3999999%5]": {{0, 3999999}},
 	} {
 		if got, _, err := parseElements(text); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
@@ -282,6 +282,8 @@ func TestTheIdOfASubmissionIsFoundInWhatSbatchSays(t *testing.T) {
 		"4711\nSubmitted batch job 4711\n":  "4711",
 		"job 12 of max 50 accepted: 4711\n": "", "4711\n4712\n": "", "4711\n0\n": "", "4711;a b\n": "", "Submitted batch job 4711 to somebody\n": "",
 		"": "", "0\n": "", "-3\n": "", "12a\n": "", "job 123 submitted\n": "", "1234567890123456789\n": "",
+		// A wrapper's number, and whose?
+		"Submitted batch job 123\n17\n": "", "17\n123\n": "", "123\n123\n": "123",
 	} {
 		if got := submittedID(said); got != want {
 			t.Errorf("%q: %q, want %q", said, got, want)

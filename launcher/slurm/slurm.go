@@ -133,8 +133,14 @@ func (l *Launcher) Close(ctx context.Context) error {
 	if !used {
 		return nil
 	}
-	return endAll(ctx, l.live, l.CancelArray)
+	err := endAll(ctx, l.live, l.CancelArray)
+	if errors.Is(err, errNotKnown) {
+		err = fmt.Errorf("%w; squeue -u %s shows them (names with dz-%s)", err, l.user, l.cfg.Run)
+	}
+	return err
 }
+
+var errNotKnown = errors.New("it is not known whether jobs of this run are left, as Slurm gives no answer that can be used")
 
 // endAll cancels what live says is left, arrays with their tags, until nothing is.
 func endAll(ctx context.Context, live func(context.Context) (left map[string]string, ending bool, err error), cancel func(ctx context.Context, tag, array string) error) error {
@@ -163,6 +169,9 @@ func endAll(ctx context.Context, live func(context.Context) (left map[string]str
 		if !rest(ctx, min(time.Duration(asked)*closeGap, longestCloseGap)) {
 			if err == nil && len(left) == 0 {
 				return nil
+			}
+			if len(left) == 0 {
+				return fmt.Errorf("%w: %w", errNotKnown, err)
 			}
 			return errors.Join(fmt.Errorf("jobs %s have not ended: %w", keys(left), context.Cause(ctx)), err)
 		}
