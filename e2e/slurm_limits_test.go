@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -86,6 +87,21 @@ func TestOnSlurmAPartitionThatIsDownIsWaitedFor(t *testing.T) {
 	j.wantNothingLeft()
 	j.wantAsHere()
 	j.wantNoLoss()
+}
+
+func TestOnSlurmWorkersThatRunAndDoNotConnectAreSaidWithTheirLog(t *testing.T) {
+	t.Parallel()
+	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true}), "alice", "slow", job("[slurm]\ntime = \"10m\"\nsetup = \"echo this takes its time; sleep 8\"",
+		lineOf("work", 2, writes)+"max_workers = 1"))
+	s := j.start("slurm")
+	log := filepath.Join(j.run("slurm"), "logs", "1.0.log")
+	j.await("the word that nobody has connected", func() bool {
+		waits := j.waitsFor()
+		return strings.Contains(waits, "1 job running, none connected for ") && strings.Contains(waits, "; see "+log)
+	})
+	wantText(t, readFile(t, log), "this takes its time")
+	j.ends(s, 0)
+	j.wantNothingLeft()
 }
 
 func TestOnSlurmWhatCanNeverRunEndsWithStatus2(t *testing.T) {

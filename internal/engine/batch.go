@@ -543,7 +543,11 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 		say("%s asked for", units.Plural(queued, "worker"))
 	}
 	if begun > 0 {
-		say("%s running, none connected for %s; see the log of worker %s", units.Plural(begun, "job"), units.Duration((e.now - first.bornAt).Round(time.Second)), first.id)
+		log := "the log of worker " + first.id
+		if e.cfg.LogPath != nil {
+			log = e.cfg.LogPath(first.id)
+		}
+		say("%s running, none connected for %s; see %s", units.Plural(begun, "job"), units.Duration((e.now - first.bornAt).Round(time.Second)), log)
 	}
 	if unsure != "" {
 		say("it is not known whether submission %s was accepted", unsure)

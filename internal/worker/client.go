@@ -110,6 +110,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c.runID = c.places.runID
+	c.sayWhere()
 	c.attach(first)
 	c.lastLook = c.look()
 	c.owned.Go(func() { c.serve(first) })
