@@ -183,9 +183,9 @@ func (cl *cluster) taskFindings(j *job.Job, t *job.Task, worker string) (list []
 	if fitting != nil {
 		list = append(list, archFinding(about("architecture"), worker, fitting))
 	}
-	if slices.ContainsFunc(parts, func(p slurm.Partition) bool { return p.Exclusive }) {
+	if slices.ContainsFunc(parts, func(p slurm.Partition) bool { return p.Exclusive }) && !t.Fill {
 		list = append(list, is(about("OverSubscribe"), warning, "EXCLUSIVE: each worker gets a whole node, whatever it asks for",
-			"all of the node is charged: let one worker use it, with slots so many that slots × requires fill a node"))
+			"all of the node is charged: let one worker use it, with slots = \"fill\" of the task"))
 	}
 	return list
 }

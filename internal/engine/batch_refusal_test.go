@@ -131,6 +131,28 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	})
+	t.Run("for more than one worker: soon as many submissions as there is room for, after a resume too", func(t *testing.T) {
+		task := taskOf(4000, "a")
+		task.MaxWorkers = 100
+		for _, killed := range []bool{false, true} {
+			c := newCluster(t, nil, task)
+			c.block = time.Minute
+			c.q.NextSubmit = func(r launcher.Request) launchertest.Outcome {
+				if r.Count == 1 {
+					return launchertest.Outcome{Accepted: true}
+				}
+				return launchertest.Outcome{Err: &launcher.Refusal{Kind: launcher.RefusedForLimits, Most: 1, Text: "no"}}
+			}
+			if killed {
+				c.run(500 * time.Millisecond)
+				c = c.resumed(task)
+			}
+			c.run(5 * time.Minute)
+			if got := c.e.fleet.Slots(0); got != 100 {
+				t.Errorf("killed before: %v; %d workers after minutes, want 100", killed, got)
+			}
+		}
+	})
 	t.Run("for now: later", func(t *testing.T) {
 		c := newCluster(t, nil, taskOf(4, "a"))
 		c.q.NextSubmit = func(launcher.Request) launchertest.Outcome { return refuse(launcher.RefusedForNow) }
