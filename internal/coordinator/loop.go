@@ -211,7 +211,7 @@ func (c *Coordinator) perform() {
 				c.owned.marks = append(c.owned.marks, mark{task: f.Task, done: f.Done, block: f.Block})
 			}
 		case engine.EffectJoined, engine.EffectRefused, engine.EffectWelcome, engine.EffectBlocks, engine.EffectAcknowledge,
-			engine.EffectRecall, engine.EffectReassign, engine.EffectDrain, engine.EffectStop, engine.EffectKillBlock, engine.EffectTimeLeft,
+			engine.EffectRecall, engine.EffectReassign, engine.EffectDrain, engine.EffectStop, engine.EffectKillBlock, engine.EffectTimeLeft, engine.EffectAway,
 			engine.EffectClose:
 			c.tell(f)
 		case engine.EffectSubmit:

@@ -212,3 +212,33 @@ func TestTheWorkersOfARunThatWasTakenOverAreNotEnded(t *testing.T) {
 		}
 	}
 }
+
+func TestARunThatIsLeftToAnotherCoordinatorHasNotEnded(t *testing.T) {
+	c, dir := newKept(t)
+	c.StepAside(time.Hour, "its time is over")
+	result, err := c.Run(t.Context())
+	if err != nil || result.State != engine.RunAside {
+		t.Fatalf("it ended %v, %v", result.State, err)
+	}
+	if dir.Finished() {
+		t.Error("there are statistics of its end")
+	}
+	if _, alive := dir.Coordinated(); alive {
+		t.Error("it still has the lock")
+	}
+	found, err := rundir.ReadDiscovery(dir.Path())
+	if err != nil || found.AwayUntil == nil || time.Until(*found.AwayUntil) < 50*time.Minute {
+		t.Errorf("workers that start meanwhile find %+v, %v", found, err)
+	}
+	next, err := New(Config{Job: benchJob(t, 1, ""), RunDir: dir, Listen: true, Unlimited: true, Resume: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := rundir.ReadDiscovery(dir.Path()); err != nil || found.AwayUntil != nil {
+		t.Errorf("the next one says %+v, %v", found, err)
+	}
+	next.Stop(engine.StopNow, "enough")
+	if result, err := next.Run(t.Context()); err != nil || result.State != engine.RunStopped {
+		t.Errorf("the next one ended %v, %v", result.State, err)
+	}
+}

@@ -44,6 +44,7 @@ type Client struct {
 	worker   string // its id in the reports
 	epoch    uint64
 	patience patience
+	away     time.Duration // how much longer to wait for the next coordinator with blocks that run, as this one has said
 	tasks    map[uint32]*Task
 	task     *Task
 
