@@ -130,6 +130,11 @@ func (l *Launcher) Close(ctx context.Context) error {
 	if !used {
 		return nil
 	}
+	return l.EndAll(ctx)
+}
+
+// EndAll is Close for who has asked for none of the workers itself.
+func (l *Launcher) EndAll(ctx context.Context) error {
 	var before map[string]string
 	for try := 0; ; try++ {
 		left, ending, err := l.live(ctx)

@@ -346,6 +346,18 @@ func (l *Launcher) sbatch(ctx context.Context, tag string, s Submission, note su
 	if err := writeFile(l.notePath(tag), kept); err != nil {
 		return "", fmt.Errorf("the batch script cannot be written: %w", err)
 	}
+	l.mu.Lock()
+	l.notes[tag] = note
+	l.mu.Unlock()
+	id, err := l.runSbatch(ctx, s)
+	if err != nil && !errors.Is(err, launcher.ErrUnsure) {
+		l.forget(tag)
+	}
+	return id, err
+}
+
+// runSbatch runs sbatch on a script that is there.
+func (l *Launcher) runSbatch(ctx context.Context, s Submission) (string, error) {
 	program, err := l.find("sbatch")
 	if err != nil {
 		return "", err
@@ -355,9 +367,6 @@ func (l *Launcher) sbatch(ctx context.Context, tag string, s Submission, note su
 		return "", &launcher.Refusal{Kind: launcher.RefusedForNow, Text: err.Error()}
 	}
 	defer lock.release()
-	l.mu.Lock()
-	l.notes[tag] = note
-	l.mu.Unlock()
 	cmd := exec.Command(program, s.Argv[1:]...)
 	cmd.Env = s.Env
 	got, err := lock.start(ctx, l, cmd)
@@ -368,17 +377,12 @@ func (l *Launcher) sbatch(ctx context.Context, tag string, s Submission, note su
 		return "", fmt.Errorf("%w (sbatch succeeded without a job id; it said: %s)", launcher.ErrUnsure, clip(got.stdout+got.stderr))
 	}
 	if cmd.Process == nil {
-		l.forget(tag)
 		return "", err
 	}
 	if id := submittedID(got.stdout); id != "" {
 		return id, nil // it was cut short, or failed, after it had the answer
 	}
-	err = refusalOf(got.stderr, err)
-	if !errors.Is(err, launcher.ErrUnsure) {
-		l.forget(tag)
-	}
-	return "", err
+	return "", refusalOf(got.stderr, err)
 }
 
 func (l *Launcher) forget(tag string) {
