@@ -138,7 +138,7 @@ func examine(ctx context.Context, dir string, j *job.Job, probe bool) (*diagnosi
 	checks = append(checks, filesFinding(files, err))
 	checks = append(checks, folderFindings(dir, onSlurm)...)
 	checks = append(checks, machineFindings(process.ThisMachine(), runtime.NumCPU(), memoryOf("/proc/meminfo"))...)
-	checks = append(checks, memoryLimitFinding(memoryHoldAt("/")), networkFinding())
+	checks = append(checks, memoryLimitFinding(memoryHoldAt("/")), networkFinding(), logoutFinding(thisSession(ctx)))
 	if _, err := exec.LookPath("sbatch"); onSlurm || j == nil && err == nil {
 		l, err := slurmDoctor(j)
 		if err != nil {
