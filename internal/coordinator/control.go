@@ -51,6 +51,8 @@ func (c *Coordinator) between(ctx context.Context, f func()) error {
 func (c *Coordinator) refuseControl(w http.ResponseWriter, r *http.Request, err error) {
 	var wrong *wrongQuery
 	switch {
+	case errors.Is(err, errOver) && c.goesOn.Load():
+		c.refuse(w, r, http.StatusServiceUnavailable, "busy", "the run goes on under another coordinator; try again")
 	case errors.Is(err, errOver):
 		c.refuse(w, r, http.StatusConflict, "ended", err.Error())
 	case errors.As(err, &wrong):

@@ -90,6 +90,8 @@ type Coordinator struct {
 
 	signal atomic.Int32 // that interrupted the run, 0 if none did
 	aside  atomic.Int64 // nanoseconds for which workers are to wait for the next coordinator
+	// goesOn: this coordinator ends, and the run does not.
+	goesOn atomic.Bool
 	// unwritable: the run is drained because its directory is full or read-only.
 	unwritable atomic.Bool
 
@@ -300,6 +302,7 @@ func (c *Coordinator) takenOver() (taken *rundir.TakenOverError) {
 // letGo ends this coordinator at once, without a word to its workers, if the run was taken over: they go on under the next one.
 func (c *Coordinator) letGo() {
 	if taken := c.takenOver(); taken != nil && !c.letsGo {
+		c.goesOn.Store(true)
 		c.letsGo, c.finished, c.outcome, c.why = true, true, engine.RunBroken, taken.Error()
 	}
 }

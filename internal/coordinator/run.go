@@ -86,6 +86,9 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 	// From here on nothing changes any more: all that is left is to end and to write down.
 	var errs []error
 	taken, aside := c.takenOver(), c.outcome == engine.RunAside
+	if taken != nil || aside {
+		c.goesOn.Store(true)
+	}
 	if err := c.closeLauncher(taken != nil || aside); err != nil {
 		errs = append(errs, err)
 	}

@@ -171,6 +171,10 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 	case <-ctx.Done():
 		c.refuse(w, r, http.StatusServiceUnavailable, "busy", "the coordinator does not answer; try again")
 	case <-c.listener.ctx.Done():
+		if c.goesOn.Load() {
+			c.refuse(w, r, http.StatusServiceUnavailable, "busy", "the run goes on under another coordinator; try again")
+			return
+		}
 		c.refuse(w, r, http.StatusForbidden, "ended", "the run is over")
 	}
 }
