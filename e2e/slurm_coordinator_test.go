@@ -40,6 +40,9 @@ func (r *coordinatedRun) submit(args ...string) {
 	r.t.Cleanup(func() {
 		if r.t.Failed() {
 			r.t.Logf("coordinator.log:\n%s", r.log())
+			for _, f := range first2(filepath.Glob(filepath.Join(r.runDir(), "logs", "*"))) {
+				r.t.Logf("%s:\n%s", filepath.Base(f), readFile(r.t, f))
+			}
 		}
 	})
 }

@@ -253,19 +253,23 @@ func endJob(ctx context.Context, q *queuedCoordinator, dir *rundir.Dir) error {
 	}
 }
 
-// askEvery is how often Slurm is asked for a coordinator that waits in the queue.
-const askEvery = 20 * time.Second
+// askEvery is how often Slurm is asked for a coordinator that waits in the queue, askSoon how often for one that is on its way there, or out.
+const (
+	askEvery = 20 * time.Second
+	askSoon  = 3 * time.Second
+)
 
 // awaitCoordinator waits until a run is coordinated whose coordinator is a job, and says what it waits for. The error is why that will not
 // be. Of another run it says nothing.
 func awaitCoordinator(ctx context.Context, dir *rundir.Dir, say func(string)) error {
 	said := ""
 	var asked time.Time
+	every := askEvery
 	for {
 		if state, _ := stateOf(dir); state != runKilled {
 			return nil
 		}
-		if time.Since(asked) >= askEvery || said == "" {
+		if time.Since(asked) >= every || said == "" {
 			asked = time.Now()
 			q := coordinatorJobOf(ctx, dir)
 			switch {
@@ -276,6 +280,9 @@ func awaitCoordinator(ctx context.Context, dir *rundir.Dir, say func(string)) er
 					return nil
 				}
 				return withoutCoordinator(dir, q)
+			}
+			if every = askEvery; q.now != nil && q.now.State != launcher.Pending {
+				every = askSoon
 			}
 			if words := "the coordinator is " + q.words(); words != said {
 				said = words

@@ -16,17 +16,27 @@ import (
 )
 
 func TestABlockIsKeptForTheNextCoordinatorAsLongAsTheLastOneSaid(t *testing.T) {
-	for name, blocks := range map[string]uint64{"with a block": 1, "without one": 0} {
+	for name, tc := range map[string]struct {
+		blocks uint64
+		takes  time.Duration
+		want   time.Duration
+	}{
+		"with a block": {1, 3 * time.Hour, time.Hour + time.Minute}, "with one that ends": {1, time.Hour / 2, time.Hour/2 + time.Minute}, "without one": {0, 0, time.Minute},
+	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, func(t *testing.T) {
 				c, w, _ := patient(t, 60, func(ctx context.Context, _ Block) error {
-					<-ctx.Done()
-					return ctx.Err()
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(tc.takes):
+						return nil
+					}
 				})
 				s := c.next()
 				s.acquire()
 				s.acquire()
-				for lease := range blocks {
+				for lease := range tc.blocks {
 					s.grant(lease+1, 7)
 				}
 				s.send(func(dst []byte) []byte { return wire.AppendAway(dst, wire.Away{ForNanos: int64(time.Hour)}) })
@@ -39,9 +49,8 @@ func TestABlockIsKeptForTheNextCoordinatorAsLongAsTheLastOneSaid(t *testing.T) {
 				if !errors.As(err, &exit) || exit.Status != StatusGone {
 					t.Errorf("got %v", err)
 				}
-				want := time.Duration(blocks)*time.Hour + time.Minute
-				if took := time.Since(began); took < want-time.Second || took > want+30*time.Second {
-					t.Errorf("it went after %v, want %v", took, want)
+				if took := time.Since(began); took < tc.want-time.Second || took > tc.want+30*time.Second {
+					t.Errorf("it went after %v, want %v", took, tc.want)
 				}
 			})
 		})

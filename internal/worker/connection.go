@@ -213,14 +213,19 @@ func (c *Client) patienceLeft() (time.Duration, string) {
 	c.lookAtClock()
 	c.mu.Lock()
 	p := c.patience
-	if len(c.held) > 0 { // nobody else may have its blocks so soon; without any, it would keep a node for nothing
+	since := time.Duration(0)
+	switch {
+	case c.away == 0:
+	case len(c.held) > 0: // nobody else may have its blocks so soon
 		p.abandon, p.hint = p.abandon+c.away, p.hint+c.away
+	default: // it would keep a node for nothing, but its last result may still be fetched
+		since = c.freeAt
 	}
 	c.mu.Unlock()
 	now := c.clock()
-	contact := time.Duration(c.heard.Load()) + p.abandon - now
+	contact := max(time.Duration(c.heard.Load()), since) + p.abandon - now
 	// A refused connection is an answer: the machine is there, and a coordinator may come back to it.
-	answer := time.Duration(max(c.heard.Load(), c.answered.Load())) + p.hint - now
+	answer := max(time.Duration(max(c.heard.Load(), c.answered.Load())), since) + p.hint - now
 	if answer < contact {
 		return answer, fmt.Sprintf("nobody has answered for %v", p.hint)
 	}
