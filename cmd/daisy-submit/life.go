@@ -58,9 +58,10 @@ func (r *jobRun) takesUp(dir *rundir.Dir) error {
 	return nil
 }
 
+// notedWithin is how long the run directory may take to name the job. It is a variable for tests.
+var notedWithin = time.Minute
+
 const (
-	// notedWithin is how long the run directory may take to name the job.
-	notedWithin = time.Minute
 	// whyTime bounds the question why the job is told to end: it has KillWait, half a minute mostly.
 	whyTime = 5 * time.Second
 	// asideWithin is how long a coordinator may take to step aside before it is taken for one whose run ends.
