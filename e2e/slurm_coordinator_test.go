@@ -164,8 +164,19 @@ func TestOnSlurmCancelEndsWorkersWhoseCoordinatorIsInTheQueue(t *testing.T) {
 	r.untilBegun(5)
 	r.lab.Run("alice", "scontrol", "requeue", r.id)
 	r.until("its job is back in the queue", func() bool { return r.inState("PENDING") == 1 })
-	wantText(t, r.says(0, "cancel", "run-there"), "it and its workers are cancelled")
+	wantText(t, r.says(0, "cancel", "run-there"), "which waits in the queue", "No job of the run is left")
 	r.wantEnd("CANCELLED")
+	// A second one, cancelled by hand in the queue, cannot tell its workers.
+	r.says(0, "run", "--resume", "run-there", "--coordinator", "job")
+	r.untilLife(2)
+	r.until("workers run", func() bool { return r.inState("RUNNING") == 5 })
+	id := strings.Fields(r.lab.Run("root", "squeue", "-h", "-w", "n4", "-u", "alice", "-o", "%i"))[0]
+	r.lab.Run("alice", "scontrol", "requeue", id)
+	r.until("its job is back in the queue", func() bool { return r.inState("PENDING") == 1 })
+	r.lab.Run("alice", "scancel", id)
+	r.says(3, "status", "run-there")
+	wantText(t, r.says(0, "cancel", "run-there"), "which was cancelled", "No job of the run is left")
+	r.wantNothingLeft()
 }
 
 func TestOnSlurmScancelOfTheCoordinatorEndsTheRun(t *testing.T) {

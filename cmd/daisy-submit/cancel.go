@@ -45,7 +45,7 @@ EXIT STATUS
 			err = give(c, dir, api.PathCancel, order)
 			var failed *statusError
 			if errors.As(err, &failed) && failed.status == exitInfrastructure { // nobody has heard it
-				if q := coordinatorJobOf(c.Context, dir); q.alive() {
+				if q := coordinatorJobOf(c.Context, dir); q != nil && q.why == nil {
 					return cancelJob(c, dir, q)
 				}
 			}
@@ -54,16 +54,19 @@ EXIT STATUS
 	}
 }
 
-// cancelJob ends a run whose coordinator is a job and cannot be spoken to: that job, and then the workers that it has left.
+// cancelJob ends a run whose coordinator is a job and cannot be spoken to: that job, if it has not ended, and then the workers that it has
+// left.
 func cancelJob(c *cli.Context, dir *rundir.Dir, q *queuedCoordinator) error {
 	was := q.words()
-	if err := endJob(c.Context, q, dir); err != nil {
-		return infrastructure(fmt.Errorf("job %s, the coordinator of the run, cannot be ended: %w", q.now.ID, err))
+	if q.alive() {
+		if err := endJob(c.Context, q, dir); err != nil {
+			return infrastructure(fmt.Errorf("job %s, the coordinator of the run, cannot be ended: %w", q.now.ID, err))
+		}
 	}
 	ctx, cancel := context.WithTimeout(c.Context, endPatience)
 	defer cancel()
 	if err := q.launcher.EndAll(ctx); err != nil {
 		return infrastructure(fmt.Errorf("the coordinator has ended, and workers are left: %w", err))
 	}
-	return sayDone(c, api.Done{Version: api.ControlVersion, Message: fmt.Sprintf("the coordinator was %s: it and its workers are cancelled. To go on with the run: %s", was, command("run", "--resume", dir.Path(), "--coordinator", "job"))})
+	return sayDone(c, api.Done{Version: api.ControlVersion, Message: fmt.Sprintf("the coordinator was %s. No job of the run is left. To go on with it: %s", was, command("run", "--resume", dir.Path(), "--coordinator", "job"))})
 }
