@@ -145,7 +145,7 @@ func TestADetachedRunThatCannotBeginSaysSoHere(t *testing.T) {
 	if after := first2(filepath.Glob(filepath.Join(dir, "runs", "*"))); len(after) != len(before) {
 		t.Errorf("run directories were %v, and are %v", before, after)
 	}
-	for _, args := range [][]string{{"--coordinator", "job"}, {"--parsable"}, {"--after", "7"}, {"--detach", "--json"}, {"--detach", "--launcher", "serial"}, {"--coordinator", "there"}, {"--detach", "--coordinator", "job"}} {
+	for _, args := range [][]string{{"--coordinator", "job"}, {"--parsable"}, {"--after", "7"}, {"--detach", "--json"}, {"--detach", "--with-stdin"}, {"--detach", "--launcher", "serial"}, {"--coordinator", "there"}, {"--detach", "--coordinator", "job"}} {
 		wantStatus(t, 2, dir, append([]string{"run", path}, args...)...)
 	}
 }

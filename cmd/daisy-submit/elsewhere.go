@@ -53,6 +53,8 @@ func elsewhereOf(c *cli.Context) (*elsewhere, error) {
 		return nil, usage("--after and --parsable go with --coordinator job")
 	case !asJob && !e.detach:
 		return nil, nil
+	case c.Bool("with-stdin"):
+		return nil, usage("--with-stdin ends the run with the program that starts it, and a coordinator elsewhere is to outlive that")
 	case c.Bool("json"):
 		return nil, usage("--json is for a run in this terminal; \"daisy-submit events RUN --follow --json\" tells what happens in one elsewhere")
 	}

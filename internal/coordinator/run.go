@@ -89,11 +89,11 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 	if taken != nil || aside {
 		c.goesOn.Store(true)
 	}
+	endErrands() // a call that hangs would hold up the launcher, which ends what is left in any case
+	c.errands.wait()
 	if err := c.closeLauncher(taken != nil || aside); err != nil {
 		errs = append(errs, err)
 	}
-	endErrands()
-	c.errands.wait()
 	endCompacting()
 	endRenewing()
 	c.closeSessions()

@@ -142,7 +142,7 @@ func TestTheNextCoordinatorIsAsPatientAsWorkersWereTold(t *testing.T) {
 			}
 		}
 		fx.Reset()
-		if given = !e.holdsBack(); given {
+		if given = !e.awaitsOthers(); given {
 			if want := time.Hour - later + 10*time.Minute; now < want || now > want+10*time.Second {
 				t.Errorf("blocks are handed out after %v, want %v", now, want)
 			}

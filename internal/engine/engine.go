@@ -99,7 +99,8 @@ type Engine struct {
 	held     []PastWorker  // those that cannot, and may live
 	patient  time.Duration // for how long workers of earlier epochs were told to wait for this one
 	within   time.Duration // for how long those of this one are, when it steps aside
-	holdTo   time.Duration // until then no block is handed out, because of held
+	holdTo   time.Duration // until then blocks are reserved because of held
+	reserves bool          // as of the last look: blocks below task.reserved are for those who are away
 	launched int64         // workers asked for ever
 	peak     int64         // most workers alive at once
 	proven   []bool        // classes of which a worker has shown that it works
@@ -137,6 +138,8 @@ type task struct {
 
 	estimate estimate
 	mark     mark
+	reserved int64 // the mark of the epoch before: blocks from here on have never been handed out
+	dry      bool  // in this dispatch: nothing from there on is ready
 	brake    *fleet.Brake
 	tripped  bool
 	refused  int           // submissions refused in a row
