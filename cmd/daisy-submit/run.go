@@ -160,7 +160,7 @@ type jobRun struct {
 	where          *elsewhere // nil: the coordinator runs here
 	ready          *os.File   // tells who has started this coordinator that it is up; nil if nobody waits
 	life           *jobLife   // nil: this coordinator is no job
-	stdin          io.Reader // whose end ends the run; nil: nothing is read
+	stdin          io.Reader  // whose end ends the run; nil: nothing is read
 	stdout, stderr io.Writer
 
 	launcher launcher.Launcher // once it is there
