@@ -139,7 +139,7 @@ func (p *plan) writeSlurm(w io.Writer, now time.Time) error {
 		if h == nil {
 			return "-"
 		}
-		return units.Count(int64(math.Ceil(*h)))
+		return wholeHours(*h)
 	}
 	head := []string{"<task", "workers at once", "first", "<each asks for", "time", "core-hours", "core-hours by timeout"}
 	forecasts := p.Slurm[0].Forecast != nil
@@ -186,10 +186,18 @@ func (p *plan) writeSlurm(w io.Writer, now time.Time) error {
 	}
 	text := "all at once: " + units.Plural(cores, "core")
 	if known {
-		text += fmt.Sprintf(", and %s core-hours if each worker lives to its limit once; a run that takes longer starts others after them", units.Count(int64(math.Ceil(total))))
+		text += fmt.Sprintf(", and %s core-hours if each worker lives to its limit once; a run that takes longer starts others after them", wholeHours(total))
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err
+}
+
+// wholeHours rounds up.
+func wholeHours(h float64) string {
+	if h > 1e15 {
+		return fmt.Sprintf("%.1e", h)
+	}
+	return units.Count(int64(math.Ceil(h)))
 }
 
 // text is when and where one of the workers would start, and with what, if that is not what it asked for.

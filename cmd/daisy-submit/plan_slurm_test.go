@@ -92,3 +92,11 @@ func TestThePlanFailsWhereSlurmWouldRefuse(t *testing.T) {
 		t.Errorf("of a local run: status %d\n%s", status, stderr)
 	}
 }
+
+func TestHoursBeyondAllNumbersAreNotNegative(t *testing.T) {
+	for hours, want := range map[float64]string{0: "0", 0.2: "1", 12345.1: "12,346", 7.2e25: "7.2e+25"} {
+		if got := wholeHours(hours); got != want {
+			t.Errorf("%g hours are %s, want %s", hours, got, want)
+		}
+	}
+}

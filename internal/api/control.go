@@ -149,6 +149,8 @@ type LiveTask struct {
 	TimeoutSeconds *float64 `json:"timeout_seconds"`
 	// Waits says what the task waits for, null if all that could run runs.
 	Waits *string `json:"waits"`
+	// DaisyContext is the DAISY_CONTEXT for clients of daisy that come by themselves; null where the task is not for them.
+	DaisyContext *string `json:"daisy_context"`
 }
 
 // A WorkerPage is some of the workers of a run.

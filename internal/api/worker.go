@@ -76,7 +76,7 @@ type TaskSpec struct {
 	Write             geom.Roi `json:"write"`
 	Fit               string   `json:"fit"`
 	ReadWriteConflict bool     `json:"read_write_conflict"`
-	// Runner is "command", "stream", "python" or "func".
+	// Runner is "command", "stream", "python", "daisy" or "func".
 	Runner string   `json:"runner"`
 	Argv   []string `json:"argv,omitempty"`
 	// Python is "module:function" or "/path/file.py:function", where Argv is the interpreter.

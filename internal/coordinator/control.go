@@ -28,6 +28,9 @@ func (c *Coordinator) controlRoutes(mux *http.ServeMux) {
 
 var errOver = errors.New("the run is over")
 
+// underAnother is said instead where only this coordinator ends.
+const underAnother = "the run goes on under another coordinator; try again"
+
 // between has f called by the owner of the engine between two events. When it gives an error, f may be called later all the
 // same: what f writes must not be looked at then.
 func (c *Coordinator) between(ctx context.Context, f func()) error {
@@ -52,7 +55,7 @@ func (c *Coordinator) refuseControl(w http.ResponseWriter, r *http.Request, err 
 	var wrong *wrongQuery
 	switch {
 	case errors.Is(err, errOver) && c.goesOn.Load():
-		c.refuse(w, r, http.StatusServiceUnavailable, "busy", "the run goes on under another coordinator; try again")
+		c.refuse(w, r, http.StatusServiceUnavailable, "busy", underAnother)
 	case errors.Is(err, errOver):
 		c.refuse(w, r, http.StatusConflict, "ended", err.Error())
 	case errors.As(err, &wrong):
@@ -118,7 +121,7 @@ func (c *Coordinator) serveState(w http.ResponseWriter, r *http.Request) {
 		live := api.LiveTask{ID: t.ID, State: t.State.String(), Blocks: n.Total, Waiting: n.Waiting, Ready: n.Ready, Leased: n.Leased, Success: n.Success,
 			Skipped: n.Skipped, Failed: n.Failed, Orphaned: n.Orphaned, Abandoned: n.Abandoned, Unselected: c.cfg.Job.Task(t.ID).Unselected.Count(), Processed: n.Processed, Retries: n.Retries, TimedOut: n.TimedOut,
 			Lost: n.Lost, Returned: n.Returned, OutOfMemory: n.OutOfMemory, Running: t.SlotsBusy, Idle: t.SlotsIdle, Starting: t.SlotsStarting,
-			MaxWorkers: value(limits.Tasks[i].MaxWorkers), Waits: value(t.Waits)}
+			MaxWorkers: value(limits.Tasks[i].MaxWorkers), Waits: value(t.Waits), DaisyContext: value(c.ClientContext(t.ID))}
 		if d := limits.Tasks[i].Timeout; d > 0 {
 			live.TimeoutSeconds = value(d.Seconds())
 		}

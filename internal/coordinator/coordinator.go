@@ -102,6 +102,11 @@ type Coordinator struct {
 	pids     map[string]watchable // by worker, of those that have joined and not opened their stream yet
 	lastJoin uint64
 	readers  sync.WaitGroup
+	// Of clients of daisy: their connections, what they are called, and what was said of them.
+	clients     map[*client]struct{}
+	clientNames map[string]clientName
+	refusals    atomic.Int32 // that were dropped
+	saidDaisy1  atomic.Bool
 
 	owned owned
 	// Of the owner of the engine, too:
@@ -129,6 +134,9 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		sessions: make(map[engine.SessionID]*session),
 		joins:    make(map[uint64]chan<- joinAnswer),
 		pids:     make(map[string]watchable),
+
+		clients:     make(map[*client]struct{}),
+		clientNames: make(map[string]clientName),
 	}
 	c.cfg.Notice = func(text string) {
 		c.events.notice(text)
@@ -262,6 +270,9 @@ func (c *Coordinator) openTracking() ([]*tracking.Store, error) {
 		if err == nil {
 			stores[i] = s
 			tasks[i].Done, err = s.Done()
+			if s.Older() != "" {
+				c.cfg.Notice(fmt.Sprintf("the marks of task %s were one array, as daisy wrote before 2.0.0; they are a group now, and the array is in %s", tasks[i].ID, s.Older()))
+			}
 		}
 		if err == nil && c.past != nil {
 			if err = c.past.CatchUp(i, s, tasks[i].Done); err == nil {

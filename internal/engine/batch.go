@@ -29,6 +29,8 @@ const (
 	defaultPatience = 10 * time.Minute
 	// leftWithin is how long a worker that has gone away in good order may be in the answers before it is cancelled.
 	leftWithin = 2 * time.Minute
+	// fullFor is for how long a system that had no room is not asked for more at once than it had room for.
+	fullFor = 10 * time.Minute
 	// queueKilledWithin bounds the wait for the end of workers that a batch system was told to kill.
 	queueKilledWithin = time.Minute
 )
@@ -47,6 +49,8 @@ type batch struct {
 // A class is workers that are alike, where they come from a batch system.
 type class struct {
 	wave   int64         // no more are asked for at once: the system had no room for twice as many, or no larger arrays; 0 = no bound
+	size   int64         // of the largest array that the system has said it takes; 0 = it has not
+	fullAt time.Duration // when it last had no room
 	ranAt  time.Duration // when the last one of it ended that had started
 	more   bool          // it was said that its workers were given more than they asked for
 	yields bool          // its share went to others: nothing more is asked for until one of it runs, or none is left
@@ -55,7 +59,7 @@ type class struct {
 // openBook begins to keep the book.
 func (e *Engine) openBook() {
 	e.classes = make([]class, len(e.proven))
-	e.book = fleet.NewBook(fleet.BookConfig{Seed: uint64(e.cfg.Began), Heard: func(at launcher.Worker) time.Duration {
+	e.book = fleet.NewBook(fleet.BookConfig{MessageTimeout: e.cfg.Launcher.MessageTimeout, Seed: uint64(e.cfg.Began), Heard: func(at launcher.Worker) time.Duration {
 		if w := e.launchedAs(at); w != nil && w.nonce != 0 && w.heard > 0 {
 			return w.heard
 		}
@@ -147,6 +151,7 @@ func (e *Engine) learn(n *fleet.News) {
 		if s != nil {
 			s.bound = e.appended
 			e.tasks[s.request.Task].refused = 0
+			e.hasRoom(s)
 		}
 	case fleet.NewsVoid:
 		e.append(Record{Kind: RecordVoid, ID: n.Tag})
@@ -227,7 +232,9 @@ func (e *Engine) refusedBy(s *submission, err error) {
 	case launcher.RefusedForLimits:
 		c.wave = max(count/2, 1)
 		if r.Most > 0 {
-			c.wave = int64(r.Most)
+			c.wave, c.size = int64(r.Most), int64(r.Most)
+		} else {
+			c.fullAt = e.now
 		}
 		e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
 		if r.Most > 0 && r.Most < int(count) { // nobody was refused: it takes several submissions
@@ -244,6 +251,19 @@ func (e *Engine) refusedBy(s *submission, err error) {
 	t.refusal = r.Text
 	e.notice("task %q: the batch system refused %s: %s", t.spec.ID, units.Plural(count, "worker"), r.Text)
 	e.demand.dirty = true
+}
+
+// hasRoom takes in that as many were accepted as are asked for at once. What had filled the queue may be gone: the next time it is twice
+// as many.
+func (e *Engine) hasRoom(s *submission) {
+	c := &e.classes[e.tasks[s.request.Task].class]
+	if c.wave == 0 || int64(s.request.Count) < c.wave || c.wave == c.size || e.now < c.fullAt+fullFor {
+		return
+	}
+	if c.wave *= 2; c.size > 0 {
+		c.wave = min(c.wave, c.size)
+	}
+	e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
 }
 
 // neverStarts ends the hope for more workers of a task's class. If none of the run has ever come, the job is wrong.

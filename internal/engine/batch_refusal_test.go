@@ -37,6 +37,26 @@ func TestASubmissionOfUnknownFateCountsUntilItIsFound(t *testing.T) {
 	}
 }
 
+// TestASlowSiteIsLookedThroughForLonger: what it has accepted late is not asked for twice.
+func TestASlowSiteIsLookedThroughForLonger(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{0: time.Minute, 100 * time.Second: 200 * time.Second} {
+		c := newCluster(t, nil, taskOf(8, "a"))
+		cfg := c.e.cfg
+		cfg.Launcher.MessageTimeout = timeout
+		var err error
+		if c.e, err = New(cfg); err != nil {
+			t.Fatal(err)
+		}
+		c.q.NextSubmit = func(launcher.Request) launchertest.Outcome { return launchertest.Outcome{Err: launcher.ErrUnsure} }
+		c.run(want - time.Second)
+		if c.said("submission 1 is not there") {
+			t.Errorf("where messages take %v, it is given up within %v", timeout, want)
+		}
+		c.run(want + time.Minute)
+		c.mustSay("submission 1 is not there")
+	}
+}
+
 func TestATwinGetsNothingToDo(t *testing.T) {
 	c := newCluster(t, nil, taskOf(40, "a"))
 	c.run(10 * time.Second)
@@ -182,5 +202,36 @@ func TestAReasonThatNeverEndsEndsTheRun(t *testing.T) {
 	}
 	if c.count("cancel array 101") != 1 {
 		t.Errorf("calls %q", c.q.Calls())
+	}
+}
+
+// TestAQueueThatHasRoomAgainIsFilledAgain: a limit that others' jobs had filled for a while does not have workers come one by one for ever.
+func TestAQueueThatHasRoomAgainIsFilledAgain(t *testing.T) {
+	task := taskOf(10_000, "a")
+	task.MaxWorkers = 200
+	c := newCluster(t, nil, task)
+	c.block = 10 * time.Minute
+	full := func(r launcher.Request) launchertest.Outcome {
+		if c.now > 30*time.Second && c.now < 5*time.Minute {
+			return launchertest.Outcome{Err: &launcher.Refusal{Kind: launcher.RefusedForLimits, Text: "QOSMaxSubmitJobPerUserLimit"}}
+		}
+		return launchertest.Outcome{Accepted: true}
+	}
+	var always func(r launcher.Request) launchertest.Outcome
+	always = func(r launcher.Request) launchertest.Outcome {
+		c.q.NextSubmit = always
+		return full(r)
+	}
+	c.q.NextSubmit = always
+	c.starts = func(tag string, element int) time.Duration { return time.Minute + 10*time.Second }
+	c.run(40 * time.Minute)
+	live := 0
+	for _, e := range c.all() {
+		if e.State == launcher.Running {
+			live++
+		}
+	}
+	if live != 200 {
+		t.Errorf("%d of 200 workers run 35 minutes after there was room again; %d submissions", live, len(c.submits))
 	}
 }

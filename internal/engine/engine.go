@@ -123,6 +123,7 @@ type task struct {
 	retimed bool          // it was changed while the run went on
 	ready   int64         // blocks, as of the last look
 	ended   bool          // as of the last look
+	clients bool          // its blocks are for clients that come by themselves: no worker is asked for, and none of another kind gets them
 
 	running leaseList  // those whose timeout runs, oldest first
 	waiting workerList // those with an open request, longest first
@@ -195,7 +196,7 @@ func New(cfg Config) (*Engine, error) {
 			fleetTasks[i].Depth = max(fleetTasks[i].Depth, fleetTasks[u].Depth+1)
 		}
 		t := &e.tasks[i]
-		t.spec = spec
+		t.spec, t.clients = spec, spec.Runner.Kind == job.RunnerClients
 		if spec.Timeout > 0 {
 			t.timeout = spec.Timeout + timeoutSlack
 		}
@@ -412,6 +413,18 @@ func (e *Engine) look() {
 			e.append(Record{Kind: RecordTaskEnd, Task: int32(i), State: uint8(e.sched.State(i)), Tally: tally})
 			e.emit(Effect{Kind: EffectTaskEnded, Task: int32(i), Text: e.sched.State(i).String()})
 			e.wantCommit = true
+			if t.clients {
+				e.dismiss(i)
+			}
+		}
+	}
+}
+
+// dismiss tells the clients of a task that it has ended: they serve no other.
+func (e *Engine) dismiss(task int) {
+	for _, w := range e.live {
+		if int(w.task) == task {
+			e.tell(w, toLeave, "its task has ended")
 		}
 	}
 }

@@ -111,6 +111,8 @@ const (
 	LeaveDone
 	// LeaveBroken: its user code cannot be started at all (Failure says why).
 	LeaveBroken
+	// LeaveLost: its connection, which was its life, has ended with blocks in its hands.
+	LeaveLost
 )
 
 // A Join is a worker's introduction.
@@ -131,8 +133,10 @@ type Join struct {
 	// Task is what a worker with a Name asks for, "" = any.
 	Task  string
 	Slots int
-	Node  string
-	PID   int
+	// Client: it is a client that the coordinator speaks for; only those serve a task whose runner is job.RunnerClients, and no other.
+	Client bool
+	Node   string
+	PID    int
 	// Job is what the batch system calls the worker's own job, CPUMilli what it was given of the node's CPUs, and Left for how long it may
 	// run; "" and 0 where that is not known.
 	Job      string

@@ -215,6 +215,8 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 		refuse("ended", "the run is ending: there is nothing to do any more")
 	case task < 0:
 		refuse("bad_request", "there is no task %q in this run", j.Task)
+	case e.tasks[task].clients != j.Client:
+		refuse("bad_request", "task %q is for %s", e.tasks[task].spec.ID, map[bool]string{true: "clients of daisy that come by themselves", false: "workers, not for clients of daisy"}[e.tasks[task].clients])
 	case !anyTask && e.tasks[task].ended:
 		refuse("ended", "task %q has ended: there is nothing to do any more", j.Task)
 	case e.turnedAway(nil, j.Node) != "":
@@ -228,19 +230,20 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 }
 
 // externalTask finds the task that an external worker serves, -1 if there is none of that name. One that takes any begins
-// with the first task, in the fleet's order, that has something ready, else with the first that has not ended.
+// with the first task, in the fleet's order, that has something ready, else with the first that has not ended. Those for clients are none
+// of its.
 func (e *Engine) externalTask(name string) (task int, anyTask bool) {
 	if name != "" {
 		return e.cfg.Pipeline.Index(name), false
 	}
 	first := 0
 	for i := len(e.tasks) - 1; i >= 0; i-- {
-		if !e.tasks[i].ended {
+		if !e.tasks[i].ended && !e.tasks[i].clients {
 			first = i
 		}
 	}
 	for _, i := range e.fleet.Order() {
-		if e.tasks[i].ready > 0 {
+		if e.tasks[i].ready > 0 && !e.tasks[i].clients {
 			return i, true
 		}
 	}
@@ -497,6 +500,8 @@ func (e *Engine) endWorker(w *worker, word string) {
 // leaveWord is how a worker ended that went away in good order.
 func (e *Engine) leaveWord(w *worker) string {
 	switch {
+	case w.leaving && w.leave == LeaveLost:
+		return "lost"
 	case w.told == toStop, w.told == notTold && w.leaving && w.leave == LeaveSignal:
 		return "stopped"
 	case w.told == toDrain:

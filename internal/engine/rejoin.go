@@ -23,6 +23,9 @@ func (e *Engine) inherit(w *pastWorker) *worker {
 	}
 	at := launcherName(w.ID)
 	switch here := e.cfg.Launcher.Local && w.Node == e.cfg.Node; {
+	case e.tasks[w.row.task].clients: // its connection was its life
+		e.lost = append(e.lost, w.number)
+		return nil
 	case !w.Launched:
 	case e.book != nil: // which knows of it, or will be told
 	case !here:

@@ -189,6 +189,10 @@ const (
 	RunnerFunc
 	// RunnerPython calls a Python function, in a process for each slot that imports it once.
 	RunnerPython
+	// RunnerDaisy keeps a worker script of daisy 2 for each slot, which asks for blocks by daisy's own client.
+	RunnerDaisy
+	// RunnerClients starts nothing: clients of daisy 2 that come by themselves, on this machine, get the blocks.
+	RunnerClients
 )
 
 // String is the word used in job files and reports.
@@ -202,6 +206,10 @@ func (k RunnerKind) String() string {
 		return "func"
 	case RunnerPython:
 		return "python"
+	case RunnerDaisy:
+		return "daisy"
+	case RunnerClients:
+		return "clients"
 	default:
 		return "none"
 	}
@@ -210,7 +218,7 @@ func (k RunnerKind) String() string {
 // A Runner is the user's code.
 type Runner struct {
 	Kind RunnerKind
-	// Argv is the program with its arguments (RunnerCommand, RunnerStream), or the interpreter (RunnerPython).
+	// Argv is the program with its arguments (RunnerCommand, RunnerStream, RunnerDaisy), or the interpreter (RunnerPython).
 	Argv []string
 	// Python names the function: "module:function" or "/path/file.py:function" (RunnerPython).
 	Python string

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -213,7 +214,7 @@ func (c *Client) patienceLeft() (time.Duration, string) {
 	c.lookAtClock()
 	c.mu.Lock()
 	p := c.patience
-	since := time.Duration(0)
+	since := time.Duration(math.MinInt64)
 	switch {
 	case c.away == 0:
 	case len(c.held) > 0: // nobody else may have its blocks so soon

@@ -59,6 +59,21 @@ func TestCommandsSeeNothingOfASurroundingJobAndWriteAsWeReadThem(t *testing.T) {
 	}
 }
 
+func TestASlowSiteHasItsTime(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	usual := l.limit("squeue")
+	fake.Say("scontrol", launchertest.Answer{Stdout: "MessageTimeout          = 100 sec\n"})
+	if err := l.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Properties().MessageTimeout; got != 100*time.Second {
+		t.Errorf("messages may take %v", got)
+	}
+	if usual != 30*time.Second || l.limit("squeue") != 2*time.Minute || l.limit("sbatch") != 2*time.Minute {
+		t.Errorf("squeue gets %v, and there %v; sbatch %v", usual, l.limit("squeue"), l.limit("sbatch"))
+	}
+}
+
 func TestACommandThatHangsIsEndedWithWhatItStarted(t *testing.T) {
 	l, fake := faked(t, 300*time.Millisecond, all...)
 	mark := filepath.Join(t.TempDir(), "pid")

@@ -31,10 +31,7 @@ func (l *Launcher) lockSubmissions(ctx context.Context) (*submitLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the lock of submissions: %w", err)
 	}
-	patience := limits["sbatch"]
-	if l.cfg.Limit > 0 {
-		patience = l.cfg.Limit
-	}
+	patience := l.limit("sbatch")
 	begun, ended := time.Now(), false
 	for {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

@@ -84,8 +84,17 @@ func (l *Launcher) Name() string { return "slurm" }
 // Defaults are the properties of every launcher for Slurm.
 var Defaults = launcher.Properties{Queue: true, IdleTimeout: 2 * time.Minute, AbandonAfter: 15 * time.Minute}
 
-// Properties: many nodes, ends that are known late, 2 min of patience with idle workers, 15 min with silent ones.
-func (l *Launcher) Properties() launcher.Properties { return Defaults }
+// Properties: many nodes, ends that are known late, 2 min of patience with idle workers, 15 min with silent ones, and what the site
+// gives messages, once Check has asked for it.
+func (l *Launcher) Properties() launcher.Properties {
+	p := Defaults
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.site != nil {
+		p.MessageTimeout = l.site.MessageTimeout
+	}
+	return p
+}
 
 // Watch does nothing: a Queue is asked.
 func (l *Launcher) Watch(func(launcher.Status)) {}

@@ -215,6 +215,8 @@ def npy(mask: Any, what: str) -> bytes:
 
 def python_path(folder: str) -> str:
     """What workers need in PYTHONPATH to import what this process can: folders that the interpreter does not search by itself."""
+    if not sys.executable:
+        raise JobError("this Python does not know its own program (sys.executable), which workers are to use; run the script with python")
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     own = subprocess.run([sys.executable, "-c", "import json, sys; print(json.dumps(sys.path[1:]))"], env=environment, cwd=folder, capture_output=True, text=True, check=True)
     known = set(json.loads(own.stdout.splitlines()[-1]))
@@ -223,7 +225,6 @@ def python_path(folder: str) -> str:
         at = os.path.abspath(entry)
         if entry not in known and at not in known and at not in folders and at != folder and os.path.exists(at):
             folders.append(at)
-    # The folder of the job is the first that is searched; if that is not so here, nothing is to be found there by chance.
     return os.pathsep.join(folders)
 
 
@@ -231,7 +232,8 @@ def run_name(given: Optional[str]) -> str:
     """A name for the run: that of the program that runs now."""
     if given is not None:
         return given
-    stem = os.path.splitext(os.path.basename(getattr(sys.modules["__main__"], "__file__", None) or "notebook"))[0]
+    folder, file = os.path.split(os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or "notebook"))
+    stem = os.path.basename(folder) if file == "__main__.py" else os.path.splitext(file)[0]
     return re.sub(r"[^A-Za-z0-9_.-]", "-", stem)[:64] or "run"
 
 

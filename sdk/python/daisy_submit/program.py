@@ -7,11 +7,15 @@ import queue
 import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 import threading
 from typing import IO, Callable, List, Optional, Sequence
 
 from .errors import ProgramMissing
+
+if sys.platform == "win32":
+    raise ImportError("daisy_submit is for Linux and macOS; on Windows, use it within WSL")
 
 _NAME = "daisy-submit"
 
