@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"example.org/daisy/internal/fleet"
@@ -246,8 +247,16 @@ func (e *Engine) refusedBy(s *submission, err error) {
 	e.demand.dirty = true
 }
 
-// neverStarts ends the hope for more workers of a task's class. If none of the run has ever come, the job is wrong.
+// neverStarts ends the hope for more workers of a task's class. If none of the run has ever come, the job is wrong. As long as nodes are excluded by
+// hand it may be for them, and they may come back: it is tried again after a pause.
 func (e *Engine) neverStarts(task int32, why string) {
+	if nodes := e.excludedByHand(); len(nodes) > 0 && e.phase == running {
+		t := &e.tasks[task]
+		t.pauseTo = e.now + noRoomPause
+		e.demand.dirty = true
+		e.notice("task %q: %s; that may be for %s, excluded by hand: it is tried again", t.spec.ID, why, strings.Join(nodes, ", "))
+		return
+	}
 	if e.phase == running && e.joins == 0 {
 		e.wrong = true
 		e.endEarly(StopCancel, RunBroken, fmt.Sprintf("task %q: %s", e.tasks[task].spec.ID, why))
@@ -282,12 +291,21 @@ func (e *Engine) checkHopeless() {
 		}
 		alone := true
 		for _, w := range e.live {
-			alone = alone && (e.tasks[w.task].class != t.class || w.nonce == 0 && w.goes())
+			alone = alone && (!e.couldServe(w, i) || w.nonce == 0 && w.goes())
 		}
 		if alone {
 			e.abandon(i)
 		}
 	}
+}
+
+// couldServe reports whether a worker may get blocks of a task: one that was asked for those of its class, one that came by itself those of the task
+// that it has named, or any.
+func (e *Engine) couldServe(w *worker, i int) bool {
+	if w.sub == nil {
+		return w.any || int(w.task) == i
+	}
+	return e.tasks[w.task].class == e.tasks[i].class
 }
 
 // notReplaced bounds a task by what it has left, after the person whose run it is has cancelled a worker by hand.
@@ -466,8 +484,12 @@ func (e *Engine) closeBook() {
 // leftInOrder: at the end of the run nobody waits for the batch system to see what a worker has said itself.
 func (e *Engine) leftInOrder(w *worker) bool { return e.book != nil && e.phase == leavingRun }
 
-// goneWithin is how long a worker that is to go, and holds nothing, may still be there.
+// goneWithin is how long a worker that is to go, and holds nothing, may still be there. One that nobody launched can only be cut off: it would come
+// back, again and again, with a result that could not be acknowledged before.
 func (e *Engine) goneWithin(w *worker) time.Duration {
+	if !w.launched() {
+		return max(e.cfg.Job.Grace, e.cfg.Job.ReconnectGrace)
+	}
 	if e.book != nil && w.session == 0 && w.leaving {
 		return max(e.cfg.Job.Grace, leftWithin)
 	}

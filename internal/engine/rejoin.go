@@ -50,6 +50,9 @@ func (e *Engine) inherit(w *pastWorker) *worker {
 		v.sub.left++
 		e.fleet.Inherit(int(v.task), int64(v.slots))
 		e.tight = true
+	} else { // until it says what it has, it may have all that it could
+		v.awayTask = v.task
+		e.fleet.Inherit(int(v.task), int64(v.slots))
 	}
 	e.workers[v.id] = v
 	e.enlist(v)
@@ -85,6 +88,10 @@ func (e *Engine) inheritedSubmission(at launcher.Worker) *submission {
 func (e *Engine) back(w *worker) {
 	if w.away {
 		w.away = false
+		if w.sub == nil {
+			e.fleet.Give(int(w.awayTask), int64(w.slots))
+			e.demand.dirty = true
+		}
 		e.away = slices.DeleteFunc(e.away, func(a *worker) bool { return a == w })
 	}
 }

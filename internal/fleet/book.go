@@ -81,6 +81,8 @@ type entry struct {
 	sought     bool // they are enough: only the accounts may still know it
 
 	excluded, exclude []string // as the system knows it, and as it should
+	excludeFrom       uint64   // questions what there is that had been asked when that changed
+	pendingIn         uint64   // the last of them whose answer showed something of it pending
 
 	throttle, inForce int // as it should be, and as it may be; 0 = none
 	throttling        try // to change it
@@ -423,7 +425,7 @@ func (b *Book) Close() {
 // Exclude keeps the pending elements of a submission off nodes, in place of those of an earlier call.
 func (b *Book) Exclude(tag string, nodes []string) {
 	if en := b.entries[tag]; en != nil && !slices.Equal(en.exclude, nodes) {
-		en.exclude = nodes
+		en.exclude, en.excludeFrom = nodes, b.pace.asked
 		b.pace.stir()
 	}
 }

@@ -87,6 +87,7 @@ func (b *Book) row(now time.Duration, r *launcher.Element) {
 	if waiting == 0 {
 		return
 	}
+	en.pendingIn = b.pace.asked
 	if i := slices.IndexFunc(en.reasons, func(w Waiting) bool { return w.Word == r.Reason.Word }); i >= 0 {
 		en.reasons[i].Count += waiting
 	} else {

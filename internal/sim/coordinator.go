@@ -29,6 +29,7 @@ const (
 	coAnswered       // n = index in asked: what a batch system says
 	coLooks          // it looks whether its directory can be written to
 	coStops          // a person ends the run; n = engine.StopKind
+	coOrdered        // a person wants something; n = index in orders
 )
 
 // Times of internal/coordinator.
@@ -70,6 +71,7 @@ type coordinator struct {
 	statuses            []launcher.Status
 	answers             []answer
 	asked               []engine.Answer
+	orders              []engine.Event
 	unwritable          bool
 	unsynced            bool // tracking could not be closed in order
 	broken, finished    bool
@@ -136,7 +138,7 @@ func (co *coordinator) start() error {
 	}
 	co.engine, err = engine.New(engine.Config{
 		Job: w.cfg.Job, Pipeline: pipeline, Launcher: w.launcher.properties(), Node: w.nodeName(0), Epoch: co.epoch, Began: int64(co.began),
-		Budget: w.cfg.Budget, Unlimited: w.cfg.Unlimited, Past: co.past, Recovered: recovered, Left: left,
+		Budget: w.cfg.Budget, Unlimited: w.cfg.Unlimited, External: w.cfg.External, Past: co.past, Recovered: recovered, Left: left,
 	})
 	if err != nil {
 		return err
@@ -324,6 +326,8 @@ func (co *coordinator) act(ev *event) {
 		co.apply(engine.Event{Kind: engine.EventAnswered, Answer: &co.asked[ev.n]})
 	case coLooks:
 		co.lookAtDisk()
+	case coOrdered:
+		co.apply(co.orders[ev.n])
 	case coStops:
 		co.apply(engine.Event{Kind: engine.EventStop, Stop: engine.StopKind(ev.n), Text: "a person wants it so"})
 	}
@@ -474,6 +478,7 @@ func (co *coordinator) perform() {
 	co.send()
 	for _, l := range closing {
 		if l.coOpen {
+			co.sendLazyTo(l)
 			w.closeByCo(l)
 			co.drop(l)
 		}
@@ -483,7 +488,10 @@ func (co *coordinator) perform() {
 // tell queues a message for the worker that it is for.
 func (co *coordinator) tell(f *engine.Effect) {
 	var l *link
-	o := order{kind: f.Kind, task: f.Task, epoch: co.epoch, seq: f.Seq, lease: f.Lease, code: f.Code}
+	o := order{kind: f.Kind, task: f.Task, epoch: co.epoch, seq: f.Seq, lease: f.Lease, code: f.Code, id: f.WorkerID}
+	if f.Kind == engine.EffectJoined || f.Kind == engine.EffectReassign {
+		o.limit = co.engine.Limits().Tasks[f.Task].Timeout
+	}
 	if f.Kind == engine.EffectJoined || f.Kind == engine.EffectRefused && f.Request != 0 {
 		l = co.joins[f.Request]
 		delete(co.joins, f.Request)
@@ -539,6 +547,14 @@ func (co *coordinator) sendLazy() {
 		co.sendTo(l)
 	}
 	co.lazy = co.lazy[:0]
+}
+
+// sendLazyTo sends what waits for one worker.
+func (co *coordinator) sendLazyTo(l *link) {
+	if i := slices.Index(co.lazy, l); i >= 0 {
+		co.lazy = slices.Delete(co.lazy, i, i+1)
+		co.sendTo(l)
+	}
 }
 
 func (co *coordinator) sendTo(l *link) {

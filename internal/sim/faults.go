@@ -75,6 +75,12 @@ const (
 	FaultLost
 	FaultLate
 	FaultTwice
+	// A person has other limits hold (FaultSet), excludes a node for a while (FaultExclude), stops one worker (FaultStopWorker).
+	FaultSet
+	FaultExclude
+	FaultStopWorker
+	// FaultGuest: workers come by themselves.
+	FaultGuest
 	// FaultForgets: the controller loses its state, and gives ids to others. FaultHand: an administrator cancels an element.
 	FaultForgets
 	FaultHand
@@ -82,7 +88,7 @@ const (
 )
 
 var faultNames = [...]string{"crash", "crash-on-disk", "uncommitted", "power", "disk-full", "sync", "slow-sync", "stall", "suspend", "take-over", "worker-dies", "worker-stalls",
-	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "forgets", "hand"}
+	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "set", "exclude", "stop-worker", "guest", "forgets", "hand"}
 
 // String is the fault's name.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -100,6 +106,7 @@ const (
 	faultResumes                 // n = epoch that has ended
 	faultPasses                  // what lasted is over; n = index
 	faultDisconnects             // n = whom
+	faultIncludes                // the node of an exclusion may be used again; n = index
 )
 
 func (a *faultActor) act(ev *event) {
@@ -115,6 +122,8 @@ func (a *faultActor) act(ev *event) {
 		}
 	case faultDisconnects:
 		a.disconnect(int(ev.n))
+	case faultIncludes:
+		a.include(ev.n)
 	case faultPasses:
 		w.logf("fault %d is over", ev.n)
 		if q, is := w.launcher.(*queue); is {
@@ -125,6 +134,8 @@ func (a *faultActor) act(ev *event) {
 			w.disk.full = false
 		case FaultPower:
 			w.net.hostDown = false
+		case FaultExclude:
+			a.include(ev.n)
 		}
 	}
 }
@@ -224,6 +235,12 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 			w.resumeIn = f.For
 			w.queue.push(event{at: w.now, to: co, what: coStops, n: uint64(f.N % int(engine.StopNow+1))})
 		}
+	case FaultSet, FaultExclude, FaultStopWorker:
+		if alive {
+			a.orders(f, n)
+		}
+	case FaultGuest:
+		a.guests(f)
 	default:
 		if q, is := w.launcher.(*queue); is {
 			q.upset(f, lasts)

@@ -28,6 +28,10 @@ type checks struct {
 	archive map[journal.Position][][]byte
 
 	tags map[string]uint64 // submissions by the epoch that made them
+	made map[string]bool   // those that a launcher was asked for, by whichever coordinator
+
+	limits  limits
+	relimit bool // one has changed
 }
 
 // taskChecks is what is known of one task.
@@ -78,7 +82,7 @@ func (c *checks) begins(co *coordinator, p *scheduler.Pipeline) {
 	c.record, c.durable, c.waiting = 0, 0, c.waiting[:0]
 	c.refused, c.leases = make(map[scheduler.Lease]bool), make(map[scheduler.Lease]bool)
 	if c.tasks == nil {
-		c.tags, c.archive = make(map[string]uint64), make(map[journal.Position][][]byte)
+		c.tags, c.made, c.archive = make(map[string]uint64), make(map[string]bool), make(map[journal.Position][][]byte)
 		for i, t := range p.Tasks() {
 			n := t.Grid.Len()
 			k := taskChecks{blocks: n, done: scheduler.NewBitmap(n), counted: scheduler.NewBitmap(n), failures: make(map[int64]int32), running: make(map[int64]execution)}
@@ -94,6 +98,7 @@ func (c *checks) begins(co *coordinator, p *scheduler.Pipeline) {
 	if co.journal != nil {
 		c.recall(co)
 	}
+	c.limited(co)
 }
 
 // needs lists what each block of a task waits for in the tasks before it.
@@ -117,8 +122,14 @@ func needs(p *scheduler.Pipeline, task int) [][]need {
 
 // effect looks at what the coordinator is about to do.
 func (c *checks) effect(co *coordinator, f *engine.Effect) {
+	if f.Kind == engine.EffectSubmit {
+		if c.made[f.Submit.Tag] {
+			c.fail("epoch %d makes submission %s, which was made before", co.epoch, f.Submit.Tag)
+		}
+		c.made[f.Submit.Tag] = true
+	}
 	if co != c.world.co {
-		return // it was taken over: what it does has no effect any more
+		return // it was taken over: what else it does has no effect any more
 	}
 	switch f.Kind {
 	case engine.EffectAppend:
@@ -149,6 +160,8 @@ func (c *checks) effect(co *coordinator, f *engine.Effect) {
 func (c *checks) appended(raw []byte) {
 	c.record++
 	switch kind := engine.RecordKind(raw[1]); kind {
+	case engine.RecordSet:
+		c.relimit = true
 	case engine.RecordEnd, engine.RecordMark, engine.RecordSubmission:
 		r, err := engine.DecodeRecord(raw)
 		if err != nil {
@@ -260,15 +273,16 @@ func (c *checks) began(x *worker, b *heldBlock) {
 		c.conflicts(x, b)
 	}
 	t.running[b.h.Block] = execution{x, c.world.now}
-	spec := &c.world.cfg.Job.Tasks[b.h.Task]
-	if n := int64(len(t.running)); spec.MaxWorkers > 0 && n > spec.MaxWorkers {
-		c.fail("%d blocks of task %d run at once, and %d may", n, b.h.Task, spec.MaxWorkers)
+	most := c.limits.Tasks[b.h.Task].MaxWorkers
+	if n := int64(len(t.running)); most > 0 && n > most && !c.limits.lax[b.h.Task] {
+		c.fail("%d blocks of task %d run at once, and %d may", n, b.h.Task, most)
 	}
+	c.budget()
 }
 
 // excused: the block may run a second time, as its worker could not be told, nor end it by itself.
 func (c *checks) excused(e execution, task int32) bool {
-	limit := c.world.cfg.Job.Tasks[task].Timeout
+	limit := c.limits.least[task]
 	return e.x.stalledTo > e.began || limit > 0 && c.world.now >= e.began+limit+5*time.Second
 }
 
@@ -314,11 +328,11 @@ func (c *checks) acknowledged(x *worker, u *undelivered) {
 // submitted: workers are asked for.
 func (c *checks) submitted(co *coordinator, each scheduler.Resources, count int64) {
 	w := c.world
-	if w.cfg.Unlimited || co != w.co {
+	if w.cfg.Unlimited || co != w.co || c.limits.laxTotal {
 		return
 	}
-	if sum := w.launcher.held().Add(each.Times(count)); !sum.Fits(w.cfg.Budget) {
-		c.fail("workers take %v, and the budget is %v", sum, w.cfg.Budget)
+	if sum := w.launcher.held().Add(each.Times(count)); !sum.Fits(c.limits.Total) {
+		c.fail("workers take %v, and the budget is %v", sum, c.limits.Total)
 	}
 }
 
@@ -331,6 +345,10 @@ func (c *checks) applied(co *coordinator) {
 		return
 	}
 	c.applies++
+	if c.relimit {
+		c.limited(co)
+	}
+	c.tighten(co)
 	for i := range c.tasks {
 		t := &c.tasks[i]
 		tally, state := co.engine.Tally(i)

@@ -47,6 +47,8 @@ type order struct {
 	seq         uint64
 	lease       scheduler.Lease
 	code        string
+	id          string        // of a worker that has joined
+	limit       time.Duration // of the blocks of task, where it joins or moves
 }
 
 // heartbeat stands beside the kinds of effects, none of which it is.

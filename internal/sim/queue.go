@@ -25,6 +25,7 @@ type queue struct {
 	// What goes wrong for a while: nobody answers; answers are empty; submissions are lost after they were made, or before, or
 	// are made a while after their answer did not come; twice as many are made as were asked for.
 	deaf, empty, unsure, lost, late, twice interval
+	forgot time.Duration // when it last lost its state
 	// Of the rates.
 	changed  time.Duration // when the last changing call was answered
 	polls    []time.Duration
@@ -49,7 +50,7 @@ const (
 )
 
 func newQueue(w *World) *queue {
-	q := &queue{world: w, rng: w.cfg.rng(streamLauncher), bound: make(map[string]string), given: make(map[string]string), changed: -time.Hour}
+	q := &queue{world: w, rng: w.cfg.rng(streamLauncher), bound: make(map[string]string), given: make(map[string]string), changed: -time.Hour, forgot: -time.Hour}
 	q.batch = newBatch(w, *w.cfg.Batch, q.rng)
 	q.batch.start = q.start
 	q.batch.term = func(x *worker) { x.signal() }
@@ -209,16 +210,22 @@ func (q *queue) make(c *call, n uint64) {
 			c.answer.Err = errors.New("update is not permitted")
 		case a != nil && !a.foreign:
 			b.keepOff(a, nodeNumbers(c.ask.Nodes))
-		case a != nil:
+		case a != nil && q.couldKnow():
 			w.checks.fail("nodes of array %s of somebody else are excluded", a.id)
 		}
 	}
 }
 
+// couldKnow: the system has told everybody since that it lost its state. A call that was on its way then is not its caller's fault.
+func (q *queue) couldKnow() bool { return q.world.now > q.forgot+30*time.Second }
+
 // ours is an array that elements may be cancelled of. The command has no filter of its own.
 func (q *queue) ours(id, tag string) *array {
 	a := q.batch.find(id)
 	if a != nil && (a.foreign || a.tag != tag) {
+		if !q.couldKnow() {
+			return nil
+		}
 		q.world.checks.fail("elements of array %s are cancelled, which is not of submission %s", id, tag)
 		return nil
 	}
@@ -349,6 +356,7 @@ func (q *queue) upset(f *Fault, lasts interval) {
 	case FaultTwice:
 		q.twice = lasts
 	case FaultForgets:
+		q.forgot = q.world.now
 		b.forgetAll()
 	case FaultHand:
 		q.byHand(f.N)

@@ -38,6 +38,7 @@ func TestSeeds(t *testing.T) {
 	next.Store(*from)
 	var failures atomic.Int32
 	var events atomic.Int64
+	var longest atomic.Pointer[longRun]
 	start := time.Now()
 	var crew sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -49,6 +50,9 @@ func TestSeeds(t *testing.T) {
 				}
 				result, err := New(Scenario(s)).Run()
 				events.Add(result.Events)
+				if was := longest.Load(); was == nil || result.Events > was.events {
+					longest.Store(&longRun{s, result.Events})
+				}
 				if err != nil {
 					failures.Add(1)
 					if *stop == 1 {
@@ -61,7 +65,13 @@ func TestSeeds(t *testing.T) {
 		})
 	}
 	crew.Wait()
-	t.Logf("%d seeds, %d events in %v", n, events.Load(), time.Since(start).Round(time.Millisecond))
+	t.Logf("%d seeds, %d events in %v; the longest is %+v", n, events.Load(), time.Since(start).Round(time.Millisecond), longest.Load())
+}
+
+// longRun is how many events a seed takes.
+type longRun struct {
+	seed   uint64
+	events int64
 }
 
 // report says what happened, and how to see it again with no more faults than it needs.

@@ -51,6 +51,10 @@ type worker struct {
 	dead    bool
 	// dud: it ends as soon as it starts. broken: it cannot start any user code.
 	dud, broken bool
+	// guest: it came by itself; wants is the task that it asks for, "" = any. beside: it is a second process of an element.
+	guest, beside bool
+	wants         string
+	restart       int
 	// stalledTo: its process is stopped until then.
 	stalledTo time.Duration
 
@@ -62,6 +66,7 @@ type worker struct {
 	known     bool // it has been let in before
 	epoch     uint64
 	task      int32
+	limit     time.Duration // of the blocks of its task, 0 = none
 	patience  patience
 	heard     time.Duration
 	answered  time.Duration
@@ -89,6 +94,7 @@ type heldBlock struct {
 	h     scheduler.Handout
 	// run is 0 while it waits for a slot.
 	run     uint64
+	limit   time.Duration
 	began   time.Duration
 	took    time.Duration
 	outcome scheduler.Outcome
@@ -240,10 +246,22 @@ func (w *worker) dial() {
 	default:
 		w.link = &link{w: w, co: co, index: -1, workerOpen: true, coOpen: true}
 		p := w.world.packet(w.link)
-		p.events = append(p.events, engine.Event{Kind: engine.EventJoin, Join: &engine.Join{Tag: w.at.Tag, Element: w.at.Element, Array: w.array, Nonce: w.nonce, Slots: w.slots, Node: w.world.nodeName(w.node), PID: 1}})
+		p.events = append(p.events, engine.Event{Kind: engine.EventJoin, Join: w.introduction()})
 		w.world.sendToCo(p, coPacket)
 		w.world.queue.push(event{at: now + joinTimeout, to: w, what: workerNoAnswer, n: w.try})
 	}
+}
+
+// introduction is what it says of itself.
+func (w *worker) introduction() *engine.Join {
+	j := &engine.Join{Tag: w.at.Tag, Element: w.at.Element, Array: w.array, Restart: w.restart, Nonce: w.nonce, Slots: w.slots, Node: w.world.nodeName(w.node), PID: 1}
+	switch {
+	case w.guest:
+		j.Name, j.Task = w.id, w.wants
+	case w.beside:
+		j.Process = 1
+	}
+	return j
 }
 
 func (w *worker) dialLater() {
@@ -293,6 +311,7 @@ func (w *worker) receive(p *packet) {
 			}
 			w.flush()
 		case engine.EffectReassign:
+			w.limit = o.limit
 			if w.task != o.task {
 				w.task, w.mean, w.batchSize, w.served = o.task, 0, 0, 0
 			}
@@ -319,7 +338,7 @@ func (w *worker) joined(o *order, p *packet) {
 		return
 	}
 	w.patience = w.world.patience()
-	w.task = o.task
+	w.task, w.limit, w.id = o.task, o.limit, o.id
 	hello := w.world.packet(w.link)
 	ev := engine.Event{Kind: engine.EventAttach, Worker: w.id, Nonce: w.nonce}
 	claim := func(epoch uint64, h scheduler.Handout) {
@@ -427,7 +446,7 @@ func (w *worker) flush() {
 func (w *worker) granted(o *order, p *packet) {
 	w.open = max(w.open-1, 0)
 	for _, h := range p.handouts[o.first:o.last] {
-		w.held = append(w.held, heldBlock{epoch: w.epoch, h: h})
+		w.held = append(w.held, heldBlock{epoch: w.epoch, h: h, limit: w.limit})
 		if w.leaving {
 			w.release(len(w.held)-1, scheduler.Recalled, 0)
 		}
@@ -481,6 +500,9 @@ func (w *worker) begin() {
 		if b.run != 0 {
 			continue
 		}
+		if b.h.Task == w.task {
+			b.limit = w.limit
+		}
 		w.runs++
 		w.busy++
 		b.run, b.began = w.runs, w.world.now
@@ -490,7 +512,7 @@ func (w *worker) begin() {
 		if b.took == never {
 			at = never
 		}
-		if limit := w.world.cfg.Job.Tasks[b.h.Task].Timeout; limit > 0 && b.took > limit {
+		if limit := b.limit; limit > 0 && b.took > limit {
 			b.outcome, b.kills, at = scheduler.TimedOut, false, b.began+limit
 		}
 		if at != never {
@@ -688,5 +710,12 @@ func (w *worker) die(how launcher.End) {
 	}
 	w.world.closeByWorker(w.link)
 	w.world.logf("worker %s ends: %s %d/%d", w.id, how.Cause, how.Exit, how.Signal)
+	if w.guest || w.beside {
+		w.world.gone(w)
+		if h, is := w.world.launcher.(*host); is {
+			h.left()
+		}
+		return
+	}
 	w.world.launcher.ended(w, how)
 }

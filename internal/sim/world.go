@@ -29,6 +29,8 @@ type Config struct {
 	StartTime time.Duration
 	// Batch is the batch system that starts the workers; nil for processes on one machine.
 	Batch *BatchConfig
+	// External: nobody starts workers; they come by themselves.
+	External bool
 	// Nodes is how many machines there are for workers of a batch system, else 1.
 	Nodes int
 	// NoJournal keeps nothing: no file, no crash that could be survived. For runs that only ask how long something takes.
@@ -137,6 +139,7 @@ const (
 	streamDisk
 	streamLauncher
 	streamScenario
+	streamMore // what scenarios got later, so that the worlds before stay what they were
 )
 
 func (c *Config) rng(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(c.Seed, stream)) }
@@ -147,9 +150,12 @@ func New(cfg Config) *World {
 	w.net = network{rng: cfg.rng(streamNet), base: cfg.Delay, jitter: cfg.Jitter, nodes: make([]cut, max(cfg.Nodes, 1)+1)}
 	w.diskRng = cfg.rng(streamDisk)
 	w.disk = newMemDisk(w.diskRng)
-	if cfg.Batch != nil {
+	switch {
+	case cfg.External:
+		w.launcher = newHost(w)
+	case cfg.Batch != nil:
 		w.launcher = newQueue(w)
-	} else {
+	default:
 		w.launcher = newProcesses(w)
 	}
 	w.checks.world = w
@@ -316,12 +322,17 @@ func (w *World) nodeName(node int) string {
 // process starts a worker's process after a while.
 func (w *World) process(at launcher.Worker, node, slots int, in time.Duration) *worker {
 	x := &worker{world: w, at: at, id: at.String(), nonce: mix(w.cfg.Seed, uint64(w.number)) | 1, node: node, slots: slots}
+	w.enlist(x, in)
+	return x
+}
+
+// enlist has a worker begin after a while.
+func (w *World) enlist(x *worker, in time.Duration) {
 	x.number = w.number
 	w.number++
 	x.index = len(w.workers)
 	w.workers = append(w.workers, x)
 	w.queue.push(event{at: w.now + in, to: x, what: workerStarts})
-	return x
 }
 
 // gone forgets a worker that is dead.
