@@ -56,7 +56,7 @@ type class struct {
 // openBook begins to keep the book.
 func (e *Engine) openBook() {
 	e.classes = make([]class, len(e.proven))
-	e.book = fleet.NewBook(fleet.BookConfig{Seed: uint64(e.cfg.Began), Heard: func(at launcher.Worker) time.Duration {
+	e.book = fleet.NewBook(fleet.BookConfig{Seed: uint64(e.cfg.Began), HintAfter: e.cfg.Job.HintAfter, Heard: func(at launcher.Worker) time.Duration {
 		if w := e.launchedAs(at); w != nil && w.nonce != 0 && w.heard > 0 {
 			return w.heard
 		}
@@ -444,9 +444,8 @@ func (e *Engine) startedAgain(old *worker, j *Join) *worker {
 	e.workers[w.id] = w
 	e.enlist(w)
 	e.recount(w)
-	e.back(old)
 	e.tell(old, toStop, "its batch system has started it again")
-	if old.session == 0 && old.held == 0 {
+	if old.session == 0 && old.held == 0 && !old.away { // who is away has blocks of which it has not told
 		e.endWorker(old, "lost")
 	} else {
 		e.recount(old)

@@ -41,6 +41,8 @@ type Book struct {
 type BookConfig struct {
 	// MessageTimeout is how long the system may take over an answer and still have done what it was asked; 0 = 10 s.
 	MessageTimeout time.Duration
+	// HintAfter is for how long a worker that is not listed any more has to be silent before it cannot live; 0 = 5 min.
+	HintAfter time.Duration
 	// Seed shifts the times of questions, so that runs do not all ask at once.
 	Seed uint64
 	// Heard is when a worker was last heard, negative if never.
@@ -48,12 +50,15 @@ type BookConfig struct {
 }
 
 // defaultMessageTimeout is what batch systems have if nobody has changed it.
-const defaultMessageTimeout = 10 * time.Second
+const defaultMessageTimeout, defaultHintAfter = 10 * time.Second, 5 * time.Minute
 
 // NewBook returns an empty one.
 func NewBook(cfg BookConfig) *Book {
 	if cfg.MessageTimeout <= 0 {
 		cfg.MessageTimeout = defaultMessageTimeout
+	}
+	if cfg.HintAfter <= 0 {
+		cfg.HintAfter = defaultHintAfter
 	}
 	return &Book{cfg: cfg, entries: make(map[string]*entry), accountedAt: -accountEvery, pace: newPace()}
 }

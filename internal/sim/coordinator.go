@@ -192,6 +192,7 @@ func (co *coordinator) compact() {
 		return
 	}
 	w.snapshots++
+	w.saw(sawSnapshot)
 	w.logf("epoch %d: a snapshot stands for all up to %v", co.epoch, at.Last)
 }
 
@@ -235,6 +236,9 @@ func (co *coordinator) readOutbox(p *scheduler.Pipeline) (found []engine.Record)
 			if err != nil {
 				co.world.checks.fail("the outbox is refused: %v", err)
 			}
+			if isEnd && r.Kind == engine.RecordEnd {
+				co.world.saw(sawOutboxUsed)
+			}
 			if isEnd || r.Kind != engine.RecordEnd {
 				found = append(found, r)
 			}
@@ -262,6 +266,7 @@ func (co *coordinator) act(ev *event) {
 		return
 	}
 	if w.now < co.stalledTo {
+		w.saw(sawStalled)
 		again := *ev
 		again.at = co.stalledTo
 		ev.packet = nil // it is not used up
@@ -327,7 +332,7 @@ func (co *coordinator) act(ev *event) {
 	case coLooks:
 		co.lookAtDisk()
 	case coOrdered:
-		co.apply(co.orders[ev.n])
+		co.obey(&co.orders[ev.n])
 	case coStops:
 		co.apply(engine.Event{Kind: engine.EventStop, Stop: engine.StopKind(ev.n), Text: "a person wants it so"})
 	}
@@ -404,6 +409,9 @@ func (co *coordinator) applyAll(events []engine.Event) {
 	w := co.world
 	if co.closed {
 		return
+	}
+	if co != w.co {
+		w.saw(sawAwake)
 	}
 	if w.log != nil {
 		for i := range events {
@@ -602,6 +610,7 @@ func (co *coordinator) askCommit(urgent bool) {
 func (co *coordinator) commit() {
 	w := co.world
 	if w.killNext {
+		w.saw(sawKilledUncommitted)
 		panic(killed{})
 	}
 	co.commitAt, co.committing = never, true
@@ -611,6 +620,12 @@ func (co *coordinator) commit() {
 	}
 	upTo, err := co.journal.Commit()
 	at := w.now + w.syncTime()
+	if co.mine() != nil {
+		if err == nil {
+			w.checks.fail("epoch %d was taken over, and commits", co.epoch)
+		}
+		w.saw(sawFenced)
+	}
 	if err != nil {
 		w.logf("epoch %d: commit: %v", co.epoch, err)
 		w.queue.push(event{at: at, to: co, what: coFailed})

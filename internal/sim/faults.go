@@ -81,6 +81,12 @@ const (
 	FaultStopWorker
 	// FaultGuest: workers come by themselves.
 	FaultGuest
+	// FaultPartial: answers leave rows out. FaultGang: what runs on a node is suspended. FaultVanish: an element ends and leaves no trace.
+	// FaultBeside: a second process of an element starts.
+	FaultPartial
+	FaultGang
+	FaultVanish
+	FaultBeside
 	// FaultForgets: the controller loses its state, and gives ids to others. FaultHand: an administrator cancels an element.
 	FaultForgets
 	FaultHand
@@ -88,7 +94,7 @@ const (
 )
 
 var faultNames = [...]string{"crash", "crash-on-disk", "uncommitted", "power", "disk-full", "sync", "slow-sync", "stall", "suspend", "take-over", "worker-dies", "worker-stalls",
-	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "set", "exclude", "stop-worker", "guest", "forgets", "hand"}
+	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "set", "exclude", "stop-worker", "guest", "partial", "gang", "vanish", "beside", "forgets", "hand"}
 
 // String is the fault's name.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -170,13 +176,14 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 		w.net.hostDown, w.resumeIn = true, f.For+time.Second
 		a.passes(f, n)
 		if alive {
+			w.saw(sawPower)
 			w.powerFailure(co)
 		}
 	case FaultDiskFull:
 		w.disk.full = true
 		a.passes(f, n)
 	case FaultSync:
-		w.disk.failSync, w.disk.failedSync = true, true
+		w.disk.failSync, w.disk.failedSync, w.disk.ioError = true, true, true
 	case FaultSlowSync:
 		w.slowSync = lasts
 	case FaultStall:
@@ -193,6 +200,7 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 		}
 	case FaultWorkerDies:
 		if x := w.victim(f.N); x != nil {
+			w.saw(sawWorkerDied)
 			x.die(launcher.End{Cause: launcher.Signalled, Signal: 11})
 		}
 	case FaultWorkerStalls:
@@ -232,6 +240,7 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 		}
 	case FaultStop:
 		if alive {
+			w.saw(sawStopped)
 			w.resumeIn = f.For
 			w.queue.push(event{at: w.now, to: co, what: coStops, n: uint64(f.N % int(engine.StopNow+1))})
 		}

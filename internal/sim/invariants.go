@@ -268,13 +268,15 @@ func (c *checks) began(x *worker, b *heldBlock) {
 	t := &c.tasks[b.h.Task]
 	if other, runs := t.running[b.h.Block]; runs && !c.excused(other, b.h.Task) {
 		c.fail("block %d of task %d is started on %s while it runs on %s since %v", b.h.Block, b.h.Task, x.id, other.x.id, other.began)
+	} else if runs {
+		c.world.saw(sawRunsTwice)
 	}
 	if c.world.cfg.Small {
 		c.conflicts(x, b)
 	}
 	t.running[b.h.Block] = execution{x, c.world.now}
 	most := c.limits.Tasks[b.h.Task].MaxWorkers
-	if n := int64(len(t.running)); most > 0 && n > most && !c.limits.lax[b.h.Task] {
+	if n := int64(len(t.running)); most > 0 && n > most && t.runs() > most && !c.limits.lax[b.h.Task] {
 		c.fail("%d blocks of task %d run at once, and %d may", n, b.h.Task, most)
 	}
 	c.budget()

@@ -81,6 +81,7 @@ func (p *processes) submit(co *coordinator, s *engine.Submission) {
 	in := time.Millisecond + time.Duration(p.rng.Int64N(int64(20*time.Millisecond)))
 	a := answer{tag: s.Tag}
 	if p.refuses.has(w.now) {
+		w.saw(sawRefused)
 		a.refusal = "fork: resource temporarily unavailable"
 	}
 	co.answers = append(co.answers, a)

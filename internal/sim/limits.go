@@ -29,7 +29,7 @@ func (c *checks) limited(co *coordinator) {
 		if t.Timeout > 0 && (k.least[i] == 0 || t.Timeout < k.least[i]) {
 			k.least[i] = t.Timeout
 		}
-		k.lax[i] = k.lax[i] || !k.known || k.Tasks[i].MaxWorkers != t.MaxWorkers || t.MaxWorkers > 0 && int64(len(c.tasks[i].running)) > t.MaxWorkers
+		k.lax[i] = k.lax[i] || !k.known || k.Tasks[i].MaxWorkers != t.MaxWorkers || t.MaxWorkers > 0 && c.tasks[i].runs() > t.MaxWorkers
 	}
 	k.laxTotal = k.laxTotal || !k.known || !now.Total.Fits(k.Total) || !k.Total.Fits(now.Total)
 	k.Limits, k.known = now, true
@@ -44,13 +44,23 @@ func (c *checks) tighten(co *coordinator) {
 		if k.lax[i] {
 			tally, _ := co.engine.Tally(i)
 			most := k.Tasks[i].MaxWorkers
-			k.lax[i] = most > 0 && (tally.Leased > most || int64(len(c.tasks[i].running)) > most)
+			k.lax[i] = most > 0 && (tally.Leased > most || c.tasks[i].runs() > most)
 		}
 	}
 	if loose {
 		used := co.engine.Limits().Used
 		k.laxTotal = !used.Fits(k.Total) || !c.world.launcher.held().Fits(k.Total)
 	}
+}
+
+// runs is how many blocks of a task run, but for those on nodes that the batch system thinks dead.
+func (t *taskChecks) runs() (n int64) {
+	for _, e := range t.running { // a number: in any order
+		if !e.x.isGhost() {
+			n++
+		}
+	}
+	return n
 }
 
 // budget looks at what all that runs takes, but for what has lost its block and could not be told.
@@ -62,7 +72,7 @@ func (c *checks) budget() {
 	for i := range c.tasks {
 		n := int64(0)
 		for _, e := range c.tasks[i].running { // a sum: in any order
-			if !c.excused(e, int32(i)) {
+			if !c.excused(e, int32(i)) && !e.x.isGhost() {
 				n++
 			}
 		}

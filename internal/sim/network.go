@@ -152,9 +152,11 @@ func (w *World) sendToCo(p *packet, how what) {
 		return
 	}
 	if l.deaf {
+		w.saw(sawHalfOpen)
 		w.recycle(p)
 		return
 	}
+	w.sawCut(l.w.node, true)
 	l.lastToCo = max(w.net.arrival(l.w.node, true, w.now), l.lastToCo)
 	w.queue.push(event{at: l.lastToCo, to: l.co, what: how, packet: p})
 }
@@ -163,11 +165,19 @@ func (w *World) sendToCo(p *packet, how what) {
 func (w *World) sendToWorker(p *packet, how what) {
 	l := p.link
 	if l.deaf {
+		w.saw(sawHalfOpen)
 		w.recycle(p)
 		return
 	}
+	w.sawCut(l.w.node, false)
 	l.lastToWorker = max(w.net.arrival(l.w.node, false, w.now), l.lastToWorker)
 	w.queue.push(event{at: l.lastToWorker, to: l.w, what: how, packet: p})
+}
+
+func (w *World) sawCut(node int, toCo bool) {
+	if _, is := w.net.blocked(node, toCo, w.now); is {
+		w.saw(sawHeldBack)
+	}
 }
 
 // closeByWorker closes a link from the worker's side; the kernel does it for a process that has ended.

@@ -15,6 +15,22 @@ func (co *coordinator) order(ev engine.Event) {
 	co.world.queue.push(event{at: co.world.now, to: co, what: coOrdered, n: uint64(len(co.orders) - 1)})
 }
 
+// obey takes a wish in, as far as it is possible.
+func (co *coordinator) obey(ev *engine.Event) {
+	w := co.world
+	switch {
+	case ev.Kind == engine.EventSet && co.engine.CheckSetting(ev.Set) == nil:
+		w.saw(sawSet)
+	case ev.Kind == engine.EventStopWorker && co.engine.CheckStopWorker(ev.Worker) == nil:
+		w.saw(sawStopWorker)
+	case ev.Kind == engine.EventExclude && co.engine.CheckExclude(ev.Exclude) == nil && ev.Exclude.Include:
+		w.saw(sawIncluded)
+	case ev.Kind == engine.EventExclude && co.engine.CheckExclude(ev.Exclude) == nil:
+		w.saw(sawExcluded)
+	}
+	co.apply(*ev)
+}
+
 // orders makes a wish of a fault.
 func (a *faultActor) orders(f *Fault, n uint64) {
 	w, co := a.world, a.world.co

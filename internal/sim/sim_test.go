@@ -39,6 +39,7 @@ func TestSeeds(t *testing.T) {
 	var failures atomic.Int32
 	var events atomic.Int64
 	var longest atomic.Pointer[longRun]
+	var seen [sights]atomic.Int64
 	start := time.Now()
 	var crew sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -48,7 +49,11 @@ func TestSeeds(t *testing.T) {
 				if s >= *from+uint64(n) {
 					return
 				}
-				result, err := New(Scenario(s)).Run()
+				w := New(Scenario(s))
+				result, err := w.Run()
+				for k, times := range w.seen {
+					seen[k].Add(int64(min(times, 1)))
+				}
 				events.Add(result.Events)
 				if was := longest.Load(); was == nil || result.Events > was.events {
 					longest.Store(&longRun{s, result.Events})
@@ -65,8 +70,18 @@ func TestSeeds(t *testing.T) {
 		})
 	}
 	crew.Wait()
+	for k := range seen {
+		worlds := seen[k].Load()
+		t.Logf("%6d worlds: %s", worlds, sightNames[k])
+		if failures.Load() == 0 && n >= enoughSeeds && worlds < leastSeen {
+			t.Errorf("%q was seen in %d of %d worlds: what is never seen proves nothing", sightNames[k], worlds, n)
+		}
+	}
 	t.Logf("%d seeds, %d events in %v; the longest is %+v", n, events.Load(), time.Since(start).Round(time.Millisecond), longest.Load())
 }
+
+// In so many seeds, everything that a world may meet is to be met in so many worlds.
+const enoughSeeds, leastSeen = 4000, 5
 
 // longRun is how many events a seed takes.
 type longRun struct {

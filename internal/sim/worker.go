@@ -112,6 +112,7 @@ func (w *worker) act(ev *event) {
 		return
 	}
 	if w.world.now < w.stalledTo {
+		w.world.saw(sawWorkerStalled)
 		again := *ev
 		again.at = w.stalledTo
 		ev.packet = nil // it is not used up
@@ -122,6 +123,10 @@ func (w *worker) act(ev *event) {
 	case workerStarts:
 		w.born, w.answered, w.heard, w.backoff = w.world.now, w.world.now, w.world.now, firstBackoff
 		if w.dud {
+			if w.element != nil {
+				w.world.saw(sawBlackHole)
+			}
+			w.world.saw(sawDud)
 			w.exit(1)
 			return
 		}
@@ -153,6 +158,7 @@ func (w *worker) act(ev *event) {
 		if l := ev.packet.link; l == w.link {
 			w.answered = w.world.now
 			open := w.welcomed
+			w.world.saw(sawClosed)
 			w.lose()
 			w.try++
 			if open {
@@ -219,6 +225,7 @@ func (w *worker) checkPatience() bool {
 	case w.patienceLeft() > 0:
 		return false
 	case w.known:
+		w.world.saw(sawAbandoned)
 		w.giveUp(5)
 	default:
 		w.exit(3)
@@ -240,6 +247,7 @@ func (w *worker) dial() {
 	w.world.queue.push(event{at: now + w.patienceLeft(), to: w, what: workerPatience, n: w.try})
 	switch co := w.world.listening; {
 	case !net.reaches(w.node, now):
+		w.world.saw(sawUnreachable)
 		w.world.queue.push(event{at: now + dialTimeout, to: w, what: workerNoAnswer, n: w.try})
 	case co == nil:
 		w.world.queue.push(event{at: now + 2*net.delay(now), to: w, what: workerRefused, n: w.try})
@@ -259,7 +267,12 @@ func (w *worker) introduction() *engine.Join {
 	case w.guest:
 		j.Name, j.Task = w.id, w.wants
 	case w.beside:
-		j.Process = 1
+		j.Process = w.number % 2
+	}
+	if w.element != nil {
+		if e := &w.element.elements[w.at.Element]; e.x == w && e.limit > 0 {
+			j.Left = max(e.limit-w.world.now, time.Second)
+		}
 	}
 	return j
 }
@@ -305,6 +318,7 @@ func (w *worker) receive(p *packet) {
 				for k := range w.held {
 					if b := &w.held[k]; b.run == 0 && b.h.Lease == lease {
 						w.release(k, scheduler.Recalled, 0)
+						w.world.saw(sawRecalled)
 						break
 					}
 				}
@@ -313,6 +327,7 @@ func (w *worker) receive(p *packet) {
 		case engine.EffectReassign:
 			w.limit = o.limit
 			if w.task != o.task {
+				w.world.saw(sawReassigned)
 				w.task, w.mean, w.batchSize, w.served = o.task, 0, 0, 0
 			}
 		case engine.EffectDrain:
@@ -337,6 +352,9 @@ func (w *worker) joined(o *order, p *packet) {
 		w.dialLater()
 		return
 	}
+	if !w.known {
+		w.sawJoin()
+	}
 	w.patience = w.world.patience()
 	w.task, w.limit, w.id = o.task, o.limit, o.id
 	hello := w.world.packet(w.link)
@@ -360,6 +378,12 @@ func (w *worker) joined(o *order, p *packet) {
 
 // turnedAway: the coordinator does not want it.
 func (w *worker) turnedAway(code string) {
+	switch {
+	case code == "twin" && w.guest:
+		w.world.saw(sawGuestTwin)
+	case code == "twin":
+		w.world.saw(sawTwin)
+	}
 	switch code {
 	case "ended":
 		w.giveUp(0)
@@ -371,6 +395,19 @@ func (w *worker) turnedAway(code string) {
 	}
 }
 
+// sawJoin notes who has come.
+func (w *worker) sawJoin() {
+	switch {
+	case w.beside:
+		w.world.saw(sawBeside)
+	case w.guest:
+		w.world.saw(sawGuest)
+		if w.world.cfg.External {
+			w.world.saw(sawExternal)
+		}
+	}
+}
+
 // welcome: the stream is open. What was not acknowledged is sent again, what waits is asked for again.
 func (w *worker) welcome(o *order, p *packet) {
 	w.epoch, w.welcomed, w.known, w.heard = o.epoch, true, true, w.world.now
@@ -378,12 +415,16 @@ func (w *worker) welcome(o *order, p *packet) {
 	for _, lease := range p.leases[o.first:o.last] {
 		w.forget(func(b *heldBlock) bool { return b.h.Lease == lease })
 	}
+	if len(p.kept) > 0 {
+		w.world.saw(sawTakenOver)
+	}
 	w.rename(p.kept)
 	if !w.beating {
 		w.beating = true
 		w.world.queue.push(event{at: w.world.now + w.patience.heartbeat, to: w, what: workerBeats})
 	}
 	if w.broken {
+		w.world.saw(sawBroken)
 		w.leave(engine.LeaveBroken)
 	}
 	out := w.world.packet(w.link)
@@ -528,10 +569,17 @@ func (w *worker) blockEnds(run uint64) {
 			continue
 		}
 		if b.kills {
+			w.world.saw(sawKillsWorker)
 			w.die(launcher.End{Cause: launcher.Signalled, Signal: 11})
 			return
 		}
 		task := &w.world.cfg.Job.Tasks[b.h.Task]
+		switch b.outcome {
+		case scheduler.TimedOut:
+			w.world.saw(sawTimeout)
+		case scheduler.OutOfMemory:
+			w.world.saw(sawOutOfMemory)
+		}
 		w.release(i, b.outcome, w.world.now-b.began)
 		w.served++
 		if task.MaxBlocksPerWorker > 0 && w.served >= task.MaxBlocksPerWorker {
@@ -628,6 +676,13 @@ func (w *worker) stop() {
 	w.world.queue.push(event{at: w.world.now + grace - min(grace/4, 2*time.Second), to: w, what: workerHalts})
 }
 
+// endsSoon: its batch system has told it that its time is nearly over.
+func (w *worker) endsSoon(left time.Duration) {
+	w.say(engine.Event{Kind: engine.EventEnding, Left: left})
+	w.flush()
+	w.world.saw(sawWarned)
+}
+
 func (w *worker) halt() {
 	for i := len(w.held) - 1; i >= 0; i-- {
 		w.release(i, scheduler.Returned, w.world.now-w.held[i].began)
@@ -688,6 +743,7 @@ func (w *worker) giveUp(status int) {
 	w.forget(func(*heldBlock) bool { return true })
 	for i := range w.unacked {
 		if u := &w.unacked[i]; worthKeeping(u.ev.Outcome) {
+			w.world.saw(sawOutbox)
 			w.world.outbox = append(w.world.outbox, leftover{worker: w.id, nonce: w.nonce, u: *u})
 		}
 	}

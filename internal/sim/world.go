@@ -10,6 +10,7 @@ import (
 
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/job"
+	"example.org/daisy/internal/journal"
 	"example.org/daisy/launcher"
 	"example.org/daisy/scheduler"
 )
@@ -105,6 +106,7 @@ type World struct {
 	faults    faultActor
 	events    int64
 	snapshots int // of the journal
+	seen      [sights]int
 }
 
 // A leftover is a result in the outbox.
@@ -150,6 +152,7 @@ func New(cfg Config) *World {
 	w.net = network{rng: cfg.rng(streamNet), base: cfg.Delay, jitter: cfg.Jitter, nodes: make([]cut, max(cfg.Nodes, 1)+1)}
 	w.diskRng = cfg.rng(streamDisk)
 	w.disk = newMemDisk(w.diskRng)
+	w.disk.saw = w.saw
 	switch {
 	case cfg.External:
 		w.launcher = newHost(w)
@@ -211,6 +214,7 @@ func (w *World) stuck() error {
 func (w *World) step() {
 	if w.killIn > 0 {
 		if w.killIn--; w.killIn == 0 {
+			w.saw(sawKilled)
 			panic(killed{})
 		}
 	}
@@ -271,6 +275,10 @@ func (w *World) cannotStart(co *coordinator, err error) {
 	co.dead = true
 	if errors.Is(err, errLocked) {
 		w.resumeLater()
+		return
+	}
+	if damage := (*journal.DamageError)(nil); w.disk.ioError && errors.As(err, &damage) {
+		w.over = true // nothing but another run helps: the disk took for written what it had not
 		return
 	}
 	if !w.disk.full && !w.disk.failedSync {
