@@ -1,12 +1,12 @@
 # Every target does its own set-up: scripts/go is a Go that is new enough, brought into .tools/ if there is none.
-# Variables: ARGS goes to the demo (ARGS=--fresh starts over), to test (packages) and to bench.
+# Variables: ARGS goes to the demo (ARGS=--fresh starts over), to test (packages), to bench, and to wheel.
 # RUNS and SEED (of a single run) go to soak, SEEDS and FROM to sim.
 
 GO    := scripts/go
 BUILD := -trimpath -tags urfave_cli_no_docs
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-slurm bench soak sim sim-faults sim-accuracy lint demo clean
+.PHONY: help build wheel test test-slurm bench soak sim sim-faults sim-accuracy lint demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -14,6 +14,9 @@ help: ## list the targets
 build: ## build bin/daisy-submit, bin/daisy-worker and bin/nuclei
 	@mkdir -p bin
 	$(GO) build $(BUILD) -o bin/ ./cmd/daisy-submit ./cmd/daisy-worker ./examples/nuclei
+
+wheel: ## make Python wheels with the programs in dist/, one a platform (ARGS=linux-x86_64: only that)
+	python3 scripts/wheel.py $(ARGS)
 
 test: ## run all tests, with the race detector
 	@scripts/test $(ARGS)
@@ -44,5 +47,5 @@ demo: build ## segment a real volume with 2 workers and compare it with the refe
 	bin/daisy-submit run examples/nuclei/nuclei.toml
 	bin/nuclei verify --dir examples/nuclei
 
-clean: ## remove bin/ and the results of the examples; .tools/ stays
-	rm -rf bin examples/nuclei/out examples/hello/out
+clean: ## remove bin/, dist/ and the results of the examples; .tools/ stays
+	rm -rf bin dist examples/nuclei/out examples/hello/out

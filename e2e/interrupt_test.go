@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -175,5 +176,32 @@ func TestCtrlCOnATerminalShowsAndEndsTheRun(t *testing.T) {
 	v.wantGone(t)
 	if stats := statsOf(t, filepath.Join(dir, "out")); stats.Run.State != "interrupted" {
 		t.Errorf("the run is %q", stats.Run.State)
+	}
+}
+
+func TestCtrlCEndsWhatHasNotBegunWhileABatchSystemHangs(t *testing.T) {
+	tools, dir := t.TempDir(), t.TempDir()
+	asked := filepath.Join(tools, "asked")
+	if err := syscall.Mkfifo(asked, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"sbatch": "", "squeue": "", "scancel": "", "scontrol": "echo >'" + asked + "'; exec sleep 600"} {
+		if err := os.WriteFile(filepath.Join(tools, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
+	path := filepath.Join(dir, "job.toml")
+	text := job("launcher = 'slurm'", blocks("work", 4)+"run = { command = ['true'] }\nmax_workers = 2\n")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, dir, "run", path)
+	_, _ = os.ReadFile(asked) // scontrol has been started
+	interrupted := time.Now()
+	s.signal(syscall.SIGINT)
+	r := s.wait()
+	if took := time.Since(interrupted); r.status != 130 || took > 10*time.Second {
+		t.Errorf("exit status %d after %v\n%s", r.status, took, r.stderr)
 	}
 }

@@ -298,6 +298,28 @@ func (m *model) settleAll() {
 	}
 }
 
+// above counts the ready blocks that AcquireAbove must find from a number on: roots, what became ready in whole groups of 64, and those to
+// be tried again, if they are few.
+func (m *model) above(task int, from int64) (n int) {
+	tried, all := 0, 0
+	for i, b := range m.blocks[task] {
+		switch {
+		case b.state != BlockReady:
+		case b.attempts > 0:
+			all++
+			if int64(i) >= from {
+				tried++
+			}
+		case int64(i) >= from && (len(b.up) == 0 || int64(i) >= (from+63)/64*64):
+			n++
+		}
+	}
+	if all <= 16 {
+		n += tried
+	}
+	return n
+}
+
 func (m *model) taskState(task int) TaskState {
 	if m.abandoned[task] {
 		return Abandoned

@@ -224,6 +224,25 @@ func TestAnyOrderOfEventsEndsWhereThePlainModelDoes(t *testing.T) {
 					acquire(rapid.IntRange(0, tasks-1).Draw(t, "task"))
 				}
 			},
+			"acquire those above": func(t *rapid.T) {
+				sync()
+				task := rapid.IntRange(0, tasks-1).Draw(t, "task")
+				from := rapid.SampledFrom([]int64{0, 1, 5, 9, 13, 22, 63, 64, 65, int64(len(m.blocks[task])) - 1, int64(len(m.blocks[task]))}).Draw(t, "from")
+				for range rapid.IntRange(1, 6).Draw(t, "how many") {
+					must := m.above(task, from)
+					h, ok := s.AcquireAbove(task, from, Holder{Worker: rapid.Uint32Range(0, 3).Draw(t, "worker")})
+					if !ok {
+						if must > 0 {
+							t.Fatalf("%d blocks from %d on are ready, and none was found", must, from)
+						}
+						break
+					}
+					if h.Block < from {
+						t.Fatalf("block %d, from %d on", h.Block, from)
+					}
+					check(h, task)
+				}
+			},
 			"acquire a certain one": func(t *rapid.T) {
 				sync() // what is ready is known for certain then
 				task := rapid.IntRange(0, tasks-1).Draw(t, "task")

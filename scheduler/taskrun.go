@@ -30,7 +30,8 @@ type task struct {
 	roots    []box
 	walk     rootWalk // hands out the roots that are not skipped
 	fresh    int64    // of these, how many it has yet to hand out
-	overtook bool     // some were handed out before their turn (Reacquire), and the walk is to pass them over
+	overtook bool     // some were handed out before their turn (Reacquire, AcquireAbove), and the walk is to pass them over
+	above    *rootsAbove
 	skipWalk rootWalk // skips the others
 	toSkip   int64    // of these, how many it has yet to skip
 
@@ -101,7 +102,7 @@ func (t *task) begin() {
 
 // release frees what an ended task does not need. Its states stay: dependents and reports ask for them.
 func (t *task) release() {
-	t.ready, t.todo, t.todos, t.toSkip, t.fresh = nil, nil, 0, 0, 0
+	t.ready, t.todo, t.todos, t.toSkip, t.fresh, t.above = nil, nil, 0, 0, 0, nil
 	t.uncounted, t.counting = nil, counting{}
 	t.retries.waiting, t.retries.held = list{}, nil
 }

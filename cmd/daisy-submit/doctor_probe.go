@@ -116,7 +116,9 @@ func (p *prober) probe(ctx context.Context, t *job.Task) (list []finding, err er
 	for key, value := range t.Options {
 		r.Options[key] = value
 	}
-	r.Options["time"] = []string{"2m"}
+	if o, _, _ := slurm.ParseOptions(t.Options, func(path string) string { return inFolder(p.job.Dir, path) }); o.Time == 0 || t.Options["time"] != nil {
+		r.Options["time"] = []string{"2m"} // if --time is not among the options, which would be one too many
+	}
 	if _, err := l.Submit(ctx, r); err != nil {
 		return []finding{is(check, missing, "Slurm does not take it", err.Error())}, nil
 	}

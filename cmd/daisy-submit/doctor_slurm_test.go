@@ -236,6 +236,35 @@ func TestAProbeLooksFromANodeAndLeavesNothing(t *testing.T) {
 	wantFinding(t, p.findings(t.Context())[0], missing, "Invalid qos specification")
 }
 
+func TestAProbeOfAJobWithATimeAmongItsOptionsTakesThat(t *testing.T) {
+	fake := aSite(t)
+	fake.Say("sbatch", launchertest.Answer{Stdout: "4711\n", Then: runsAtOnce})
+	dir := t.TempDir()
+	path := filepath.Join(dir, "job.toml")
+	if err := os.WriteFile(path, []byte(ofTask("cpu = 1", `options = ["--time=8:00:00"]`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &prober{job: loadedJob(t, path), dir: filepath.Join(dir, "runs"), worker: program(t, "daisy-worker", "echo daisy-worker version 7"), time: 20 * time.Second}
+	wantFinding(t, p.findings(t.Context())[0], fine, "sees the run directory")
+	if args := strings.Join(fake.Calls("sbatch")[0].Args, " "); strings.Count(args, "--time=0-08:00:00") != 1 || strings.Count(args, "--time") != 1 {
+		t.Errorf("%s", args)
+	}
+}
+
+func TestAllWorkersOfARunAreOnOneCluster(t *testing.T) {
+	_ = aSite(t)
+	for cluster, many := range map[string]bool{"": false, "west": false, "west,east": true, "all": true} {
+		t.Setenv("SLURM_CLUSTERS", cluster)
+		status, _, stderr := call("render", writeJob(t, ofTask("cpu = 1")))
+		if many != (status == exitUsage && strings.Contains(stderr, "more than one cluster")) || !many && status != exitOK {
+			t.Errorf("SLURM_CLUSTERS=%s: status %d: %s", cluster, status, stderr)
+		}
+		if status, _, stderr := call("render", writeJob(t, ofTask("cpu = 1", `cluster = "west"`))); status != exitOK {
+			t.Errorf("SLURM_CLUSTERS=%s and cluster: status %d: %s", cluster, status, stderr)
+		}
+	}
+}
+
 func TestWhatAProbeDidNotSayIsSaid(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	const begin = "daisy-probe node n1\ndaisy-probe clock 1800000000\ndaisy-probe runs v\n"

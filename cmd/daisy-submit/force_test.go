@@ -7,12 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"example.org/daisy/internal/job"
 )
 
 func TestARunThatDoesNotEndAtOnceIsEndedByForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		r := &jobRun{stderr: &said}
+		r := &jobRun{stderr: &said, job: &job.Job{Launcher: "slurm"}}
 		status := make(chan int, 1)
 		stop := r.force(syscall.SIGINT, func(n int) { status <- n })
 		time.Sleep(forceAfter - time.Millisecond)
@@ -24,7 +26,7 @@ func TestARunThatDoesNotEndAtOnceIsEndedByForce(t *testing.T) {
 		if got := <-status; got != 130 {
 			t.Errorf("exit status %d", got)
 		}
-		if !strings.Contains(said.String(), "does not answer") {
+		if !strings.Contains(said.String(), "Slurm does not answer, or the disk") {
 			t.Errorf("said %q", said.String())
 		}
 		if stop() {

@@ -69,12 +69,16 @@ EXIT STATUS
 			&cli.StringFlag{Name: "resume", Usage: "go on with the run in `DIR`; \"latest\" is the last one of the job, or of ./runs"},
 			&cli.BoolFlag{Name: "take-over", Usage: "with --resume: do not wait until the lock of a coordinator that does not answer has stood still for 30 s"},
 			&cli.BoolFlag{Name: "json", Usage: "JSON lines instead of progress and tables"},
+			&cli.BoolFlag{Name: "with-stdin", Usage: "end as by SIGTERM when standard input ends: for a program that starts a run and may be killed itself"},
 		),
 		Action: func(c *cli.Context) error {
 			if c.IsSet("max-workers") && c.Int64("max-workers") < 1 {
 				return usage("--max-workers must be at least 1")
 			}
 			r := jobRun{runDir: c.String("run-dir"), json: c.Bool("json"), stdout: c.App.Writer, stderr: c.App.ErrWriter}
+			if c.Bool("with-stdin") {
+				r.stdin = os.Stdin
+			}
 			if c.IsSet("resume") {
 				return r.resume(c)
 			}
@@ -134,6 +138,7 @@ type jobRun struct {
 	set            []string     // keys of limits that the command line of a resume gives
 	retry          []string     // tasks whose failed blocks are tried again with the resume
 	json           bool
+	stdin          io.Reader // whose end ends the run; nil: nothing is read
 	stdout, stderr io.Writer
 
 	launcher launcher.Launcher // once it is there
@@ -209,6 +214,9 @@ func (r *jobRun) begin(ctx context.Context, dir *rundir.Dir, binary string) (beg
 	r.signals = make(chan os.Signal, 4)
 	signal.Notify(r.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
 	defer signal.Stop(r.signals)
+	if r.stdin != nil {
+		go r.endWithStdin()
+	}
 	c, err := r.prepare(ctx, dir, binary, progress.Notice)
 	if err != nil {
 		_ = progress.Close()
@@ -220,6 +228,13 @@ func (r *jobRun) begin(ctx context.Context, dir *rundir.Dir, binary string) (beg
 		progress.Notice(err.Error() + "; what user code leaves behind is searched for instead")
 	}
 	return true, r.watch(ctx, c, progress, showEvery[mode])
+}
+
+// endWithStdin ends the run when who holds the other end of standard input is gone, however it went. It lives as long as the program:
+// nothing interrupts a read of standard input.
+func (r *jobRun) endWithStdin() {
+	_, _ = io.Copy(io.Discard, r.stdin) // an error is an end, too
+	r.signals <- syscall.SIGTERM
 }
 
 // isUsed tells whether a path is taken: by a file, or by a directory that has something in it.
@@ -295,15 +310,16 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 		}
 		cfg.Unlimited, cfg.Environment = r.job.Unlimited(), slurm.Environment(os.Environ())
 	}
-	if err := cfg.Launcher.Check(ctx); err != nil {
-		return nil, infrastructure(err)
-	}
 	r.launcher = cfg.Launcher
 	begun := r.endAtSignal(os.Exit)
-	c, err = coordinator.New(cfg)
+	if err = cfg.Launcher.Check(ctx); err != nil {
+		err = infrastructure(err)
+	} else if c, err = coordinator.New(cfg); err != nil {
+		err = refused(err)
+	}
 	begun()
 	if err != nil {
-		return nil, refused(err)
+		return nil, err
 	}
 	if r.lock != nil { // with the new limits, now that nothing is refused any more
 		if err := dir.WriteJob(r.job.Frozen); err != nil {
@@ -330,7 +346,7 @@ var showEvery = map[report.Mode]time.Duration{
 	report.Bars: 200 * time.Millisecond, report.Lines: time.Second, report.JSONLines: time.Second,
 }
 
-// forceAfter is how long a run may take that was told to end at once. What hangs then is a disk that does not answer, for which
+// forceAfter is how long a run may take that was told to end at once. What hangs then is a disk that does not answer, or Slurm, for which
 // nobody who asks twice wants to wait.
 const forceAfter = 10 * time.Second
 
@@ -366,8 +382,12 @@ func (r *jobRun) endWorkers() {
 
 // force ends the program, and its workers, if the run has not ended by itself within forceAfter.
 func (r *jobRun) force(sig syscall.Signal, exit func(int)) (stop func() bool) {
+	hangs := "the disk below its run directory does not answer, or that of the tracking"
+	if r.job.Launcher == "slurm" {
+		hangs = "Slurm does not answer, or the disk below its run directory, or that of the tracking"
+	}
 	return time.AfterFunc(forceAfter, func() {
-		fmt.Fprintf(r.stderr, "the run was told to end at once and has not in %s: the disk below its run directory does not answer, or that of the tracking; this program ends now\n", units.Duration(forceAfter))
+		fmt.Fprintf(r.stderr, "the run was told to end at once and has not in %s: %s; this program ends now\n", units.Duration(forceAfter), hangs)
 		r.endWorkers()
 		exit(128 + int(sig))
 	}).Stop

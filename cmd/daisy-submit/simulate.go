@@ -268,7 +268,11 @@ func statsOf(name string) (map[string]timesOf, error) {
 	found := map[string]timesOf{}
 	for i := range s.Tasks {
 		t := &s.Tasks[i]
-		if d, ok := measured(&t.BlockSeconds); ok {
+		d, ok, err := measured(&t.BlockSeconds)
+		if err != nil {
+			return nil, fmt.Errorf("--times: %s is damaged: task %q has %w", path, t.ID, err)
+		}
+		if ok {
 			found[t.ID] = timesOf{d, "as in " + name}
 		}
 	}

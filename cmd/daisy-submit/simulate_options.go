@@ -122,12 +122,12 @@ func readWhatIf(c *cli.Context) (*whatIf, error) {
 		w.queueWait, w.queueText = t.distribution, text
 	}
 	if text := c.String("time-limit"); text != "" {
-		if w.timeLimit, err = units.ParseDuration(text); err == nil && w.timeLimit < time.Minute {
+		if w.timeLimit, err = parseSimulated(text); err == nil && w.timeLimit < time.Minute {
 			err = errors.New("must be a minute or more")
 		}
 		wrong("time-limit", err)
 	}
-	w.startTime, err = units.ParseDuration(c.String("start-time"))
+	w.startTime, err = parseSimulated(c.String("start-time"))
 	wrong("start-time", err)
 	if w.workerFailures, err = strconv.ParseFloat(c.String("worker-failures"), 64); err != nil || !(w.workerFailures >= 0 && w.workerFailures <= 3600) {
 		wrong("worker-failures", errors.New("must be a number from 0 to 3600, of failures in an hour"))
@@ -167,17 +167,29 @@ const (
 	blockShape    = "block.shape"
 )
 
+// longestSimulated bounds the times that are supposed: what takes for years in virtual time takes for minutes in real time, too.
+const longestSimulated = 365 * 24 * time.Hour
+
+// parseSimulated reads a duration of what is simulated.
+func parseSimulated(text string) (time.Duration, error) {
+	d, err := units.ParseDuration(text)
+	if err == nil && d > longestSimulated {
+		err = fmt.Errorf("%s is more than a year, the longest time that can be simulated", text)
+	}
+	return d, err
+}
+
 // parseTimes reads a TIME.
 func parseTimes(text string) (timesOf, error) {
 	t := timesOf{text: text}
 	kind, rest, is := strings.Cut(text, ":")
 	if !is {
-		d, err := units.ParseDuration(text)
+		d, err := parseSimulated(text)
 		t.distribution = sim.Constant(d)
 		return t, err
 	}
 	first, second, two := strings.Cut(rest, ",")
-	a, err := units.ParseDuration(strings.TrimSpace(first))
+	a, err := parseSimulated(strings.TrimSpace(first))
 	switch {
 	case kind != "uniform" && kind != "lognormal" && kind != "exponential":
 		return t, fmt.Errorf("%q is no distribution; write a duration, uniform:LOW,HIGH, lognormal:MEDIAN,SIGMA or exponential:MEAN", kind)
@@ -189,7 +201,7 @@ func parseTimes(text string) (timesOf, error) {
 		t.distribution = sim.Exponential(a)
 		return t, nil
 	case kind == "uniform":
-		b, err := units.ParseDuration(strings.TrimSpace(second))
+		b, err := parseSimulated(strings.TrimSpace(second))
 		if err == nil && b < a {
 			err = errors.New("the second time is less than the first")
 		}
@@ -290,14 +302,27 @@ func combinations(sweeps []sweep) [][]sweptValue {
 	return list
 }
 
-// measured is the distribution of the times of a run: through its bins, its percentiles and its longest, with its mean.
-func measured(b *api.BlockSeconds) (sim.Distribution, bool) {
+// measured is the distribution of the times of a run: through its bins, its percentiles and its longest, with its mean; ok is false if no
+// block was measured.
+func measured(b *api.BlockSeconds) (d sim.Distribution, ok bool, err error) {
+	if len(b.Histogram) == 0 || b.Mean == nil || b.Max == nil || b.P50 == nil || b.P95 == nil {
+		return d, false, nil
+	}
+	seconds := []float64{*b.Mean, *b.P50, *b.P95, *b.Max}
 	total := 0.0
 	for _, bin := range b.Histogram {
-		total += bin[1]
+		seconds = append(seconds, bin[0])
+		if total += bin[1]; bin[1] < 0 || total > 1e18 {
+			return d, false, fmt.Errorf("%g blocks in a bin", bin[1])
+		}
 	}
-	if total <= 0 || b.Mean == nil || b.Max == nil || b.P50 == nil || b.P95 == nil {
-		return sim.Distribution{}, false
+	for _, s := range seconds {
+		if !(s >= 0 && s <= 10*longestSimulated.Seconds()) { // limits of bins are above what is in them
+			return d, false, fmt.Errorf("%g seconds for a block", s)
+		}
+	}
+	if total == 0 {
+		return d, false, nil
 	}
 	at := func(share, seconds float64) sim.Quantile {
 		return sim.Quantile{Share: share, Time: ofSeconds(min(seconds, *b.Max))}
@@ -308,7 +333,7 @@ func measured(b *api.BlockSeconds) (sim.Distribution, bool) {
 		sum += bin[1]
 		list = append(list, at(sum/total, bin[0]))
 	}
-	return sim.Measured(list, ofSeconds(*b.Mean)), true
+	return sim.Measured(list, ofSeconds(*b.Mean)), true, nil
 }
 
 // binBelow is the limit below one of 1, 2, 5 × 10^k.

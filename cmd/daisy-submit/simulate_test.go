@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,7 +93,7 @@ func TestSimulateReportsAllErrorsAtOnce(t *testing.T) {
 		{[]string{"--block-time", "normal:2s,3s", "--workers", "0", "--queue-wait", "soon", "--time-limit", "3s", "--start-time", "x", "--block-failures", "2", "--worker-failures", "-1",
 			"--sweep", "cpu=2", "--sweep", "max_workers=0", "--times", "nowhere"},
 			[]string{"--block-time normal:2s,3s: \"normal\" is no distribution", "--workers must be from 1", "--queue-wait soon:", "--time-limit 3s: must be a minute or more", "--start-time x:",
-				"--block-failures 2: must be a share", "--worker-failures -1: must be a number", "--sweep cpu=2: \"cpu\" is neither", "--sweep max_workers=0: \"0\" is no number", "--times: open nowhere"}},
+				"--block-failures 2: must be a share", "--worker-failures -1: must be a number", "--sweep cpu=2: \"cpu\" is neither", "--sweep max_workers=0: \"0\" is no number", "--times: stat nowhere"}},
 		{[]string{"--block-time", "lable=2s"}, []string{`task "predict": nothing says how long its blocks take; give --block-time predict=2s`, `task "label": nothing says`, `--block-time: there is no task "lable"; did you mean "label"?`}},
 		{[]string{"--block-time", "1s", "--sweep", "block.shape=[0,4],[8,8],[9]"}, []string{"block.shape=[0,4]: ", "block.shape=[9]: "}},
 		{[]string{"--block-time", "1s", "--sweep", "max_workers=2", "--workers", "3"}, []string{"--workers and --sweep max_workers: give one of them"}},
@@ -256,9 +257,60 @@ func TestTimesComeFromTheStatisticsOfARun(t *testing.T) {
 	}
 }
 
+func TestStatisticsThatNoRunCanHaveAreNoTimes(t *testing.T) {
+	path := writeJob(t, twoTasks)
+	dir := t.TempDir()
+	for name, b := range map[string]api.BlockSeconds{
+		"-1 seconds for a block":     {Mean: pointerTo(-1), P50: pointerTo(1), P95: pointerTo(1), Max: pointerTo(1), Histogram: [][2]float64{{1, 5}}},
+		"1e+300 seconds for a block": {Mean: pointerTo(1), P50: pointerTo(1), P95: pointerTo(1), Max: pointerTo(1e300), Histogram: [][2]float64{{1, 5}}},
+		"1e+200 seconds for a block": {Mean: pointerTo(1), P50: pointerTo(1), P95: pointerTo(1), Max: pointerTo(1), Histogram: [][2]float64{{1e200, 5}}},
+		"-3 blocks in a bin":         {Mean: pointerTo(1), P50: pointerTo(1), P95: pointerTo(1), Max: pointerTo(1), Histogram: [][2]float64{{1, -3}, {2, 8}}},
+	} {
+		file := filepath.Join(dir, "stats.json")
+		if err := os.WriteFile(file, []byte(statsWith("predict", b)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if status, _, stderr := call("simulate", path, "--block-time", "1s", "--times", file); status != exitUsage || !strings.Contains(stderr, `is damaged: task "predict" has `+name) {
+			t.Errorf("%s: status %d: %s", name, status, stderr)
+		}
+	}
+	for _, file := range []string{"/dev/zero", filepath.Join(dir, "fifo"), filepath.Join(dir, "large")} {
+		switch filepath.Base(file) {
+		case "fifo":
+			if err := syscall.Mkfifo(file, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		case "large":
+			if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, mostStats+1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if status, _, stderr := call("simulate", path, "--block-time", "1s", "--times", file); status != exitUsage || !strings.Contains(stderr, file+" is ") {
+			t.Errorf("%s: status %d: %s", file, status, stderr)
+		}
+	}
+}
+
+func TestTimesOfYearsAreRefused(t *testing.T) {
+	path := writeJob(t, twoTasks)
+	for _, flag := range []string{"--block-time=366d", "--block-time=uniform:1s,2562047h", "--block-time=lognormal:2562047h,1", "--queue-wait=400d", "--time-limit=2562047h", "--start-time=2562047h"} {
+		status, _, stderr := call("simulate", path, "--block-time", "predict=1s", "--block-time", "label=1s", flag)
+		if status != exitUsage || !strings.Contains(stderr, "is more than a year") {
+			t.Errorf("%s: status %d: %s", flag, status, stderr)
+		}
+	}
+}
+
+func TestMoreBlocksThanARunCanHaveAreNotSimulated(t *testing.T) {
+	path := writeJob(t, strings.ReplaceAll(twoTasks, "[400, 400]", "[40000000, 40000000]"))
+	if status, _, stderr := call("simulate", path, "--block-time", "1s"); status != exitUsage || !strings.Contains(stderr, "make the blocks larger") {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+}
+
 func TestMeasuredTimesFollowTheHistogram(t *testing.T) {
 	b := api.BlockSeconds{Mean: pointerTo(2.9), P50: pointerTo(2.1), P95: pointerTo(7), Max: pointerTo(8), Histogram: [][2]float64{{2, 40}, {5, 50}, {10, 10}}}
-	d, ok := measured(&b)
+	d, ok, _ := measured(&b)
 	if !ok {
 		t.Fatal("no distribution")
 	}
@@ -269,10 +321,10 @@ func TestMeasuredTimesFollowTheHistogram(t *testing.T) {
 	}
 	// All in one bin: percentiles say where.
 	b = api.BlockSeconds{Mean: pointerTo(2.003), P50: pointerTo(2.003), P95: pointerTo(2.01), Max: pointerTo(2.02), Histogram: [][2]float64{{5, 100}}}
-	if d, _ = measured(&b); d.At(0.9) > 2020*time.Millisecond || d.At(0.1) < 1990*time.Millisecond {
+	if d, _, _ = measured(&b); d.At(0.9) > 2020*time.Millisecond || d.At(0.1) < 1990*time.Millisecond {
 		t.Errorf("blocks that all took 2.003s take from %v to %v", d.At(0.1), d.At(0.9))
 	}
-	if _, ok := measured(&api.BlockSeconds{Histogram: [][2]float64{}}); ok {
+	if _, ok, err := measured(&api.BlockSeconds{Histogram: [][2]float64{}}); ok || err != nil {
 		t.Error("a distribution of no block")
 	}
 }

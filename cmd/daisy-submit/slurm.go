@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/jobfile"
@@ -41,7 +42,11 @@ func clusterOf(j *job.Job) (string, error) {
 			return "", usage("tasks %q and %q name the clusters %q and %q: the workers of a run are on one; write cluster in [slurm], for all", j.Tasks[0].ID, j.Tasks[i].ID, a, b)
 		}
 	}
-	return cluster(&j.Tasks[0]), nil
+	named := cluster(&j.Tasks[0])
+	if in := os.Getenv("SLURM_CLUSTERS"); named == "" && (strings.Contains(in, ",") || in == "all") {
+		return "", usage("SLURM_CLUSTERS is %q, more than one cluster: all workers of a run are on one; write cluster in [slurm], or set SLURM_CLUSTERS to one", in)
+	}
+	return named, nil
 }
 
 // slurmLauncher is the launcher of a run.

@@ -12,6 +12,7 @@ import (
 	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/report"
 	"example.org/daisy/internal/rundir"
+	"example.org/daisy/internal/units"
 )
 
 func statsCommand() *cli.Command {
@@ -72,8 +73,19 @@ func readStats(dir *rundir.Dir) (api.Stats, error) {
 	return s, err
 }
 
+// mostStats is far above the size of the statistics of a hundred thousand workers.
+const mostStats = 1 << 30
+
 func readStatsFile(path string) (api.Stats, error) {
 	var s api.Stats
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return s, err
+	case !info.Mode().IsRegular():
+		return s, fmt.Errorf("%s is not a regular file", path)
+	case info.Size() > mostStats:
+		return s, fmt.Errorf("%s is larger than %s: these are no statistics", path, units.Size(mostStats))
+	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return s, err

@@ -80,8 +80,10 @@ type TaskSpec struct {
 	Runner string   `json:"runner"`
 	Argv   []string `json:"argv,omitempty"`
 	// Python is "module:function" or "/path/file.py:function", where Argv is the interpreter.
-	Python string   `json:"python,omitempty"`
-	Check  []string `json:"check,omitempty"`
+	Python string `json:"python,omitempty"`
+	// PythonBlock is the package whose Block that function gets; "" = our own.
+	PythonBlock string   `json:"python_block,omitempty"`
+	Check       []string `json:"check,omitempty"`
 	// Env is added to the environment of user code ("K=V"). Dir is its working directory, absolute.
 	Env []string `json:"env,omitempty"`
 	Dir string   `json:"dir"`

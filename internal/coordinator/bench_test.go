@@ -364,6 +364,11 @@ func benchWelcome(runDir string, i int) (net.Conn, error) {
 
 // dispatchClient serves blocks that take no time, over one connection, with as little code as can be.
 func dispatchClient(runDir string, i int, batch uint32, start <-chan struct{}) error {
+	return dispatchUntil(runDir, i, batch, start, func(uint64) bool { return true })
+}
+
+// dispatchUntil is dispatchClient with a word after each batch: whether to go on, after so many blocks.
+func dispatchUntil(runDir string, i int, batch uint32, start <-chan struct{}, goOn func(blocks uint64) bool) error {
 	conn, in, hello, err := benchConnect(runDir, i)
 	if err != nil {
 		return err
@@ -377,7 +382,7 @@ func dispatchClient(runDir string, i int, batch uint32, start <-chan struct{}) e
 	}
 	frames := wire.NewReader(conn)
 	var blocks wire.Blocks
-	for seq, request := uint64(0), uint64(1); ; {
+	for seq, request := uint64(0), uint64(1); goOn(seq); {
 		if _, err := conn.Write(out); err != nil {
 			return err
 		}
@@ -404,6 +409,7 @@ func dispatchClient(runDir string, i int, batch uint32, start <-chan struct{}) e
 			}
 		}
 	}
+	return nil
 }
 
 // benchConnect joins and opens a stream.

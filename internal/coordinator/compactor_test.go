@@ -259,23 +259,17 @@ func TestARunCompactsItsJournalAndIsResumedFromIt(t *testing.T) {
 		left := make(chan struct{})
 		go func() {
 			defer close(left)
-			_ = dispatchClient(dir.Path(), int(epoch), 64, start) // ends with the run
-		}()
-		if epoch == 1 { // until there is a snapshot
-			go func() {
-				for {
-					if found, _ := filepath.Glob(filepath.Join(dir.JournalDir(), "snapshot-*.snap")); len(found) > 0 {
-						c.Stop(engine.StopNow, "cut off")
-						return
-					}
-					select {
-					case <-left:
-						return
-					case <-time.After(10 * time.Millisecond):
-					}
+			_ = dispatchUntil(dir.Path(), int(epoch), 64, start, func(n uint64) bool { // ends with the run
+				if epoch > 1 || n < blocks/2 {
+					return true
 				}
-			}()
-		}
+				for found := []string(nil); len(found) == 0 && t.Context().Err() == nil; time.Sleep(time.Millisecond) {
+					found, _ = filepath.Glob(filepath.Join(dir.JournalDir(), "snapshot-*.snap")) // comes as slowly as the compactor works
+				}
+				c.Stop(engine.StopNow, "cut off")
+				return false
+			})
+		}()
 		r, err := c.Run(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -261,7 +261,9 @@ func (c *Coordinator) openTracking() ([]*tracking.Store, error) {
 			tasks[i].Done, err = s.Done()
 		}
 		if err == nil && c.past != nil {
-			err = catchUp(c.past, i, s, tasks[i].Done)
+			if err = c.past.CatchUp(i, s, tasks[i].Done); err == nil {
+				err = s.Flush()
+			}
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("task %q: %w", tasks[i].ID, err))

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,9 @@ func (f *flusher) commit(urgent bool) {
 func (f *flusher) track(marks []mark) {
 	f.mu.Lock()
 	first := len(f.marks) == 0
+	if len(f.marks)+len(marks) > cap(f.marks) {
+		f.marks = slices.Grow(f.marks, len(f.marks)+len(marks)) // twice as long, not a quarter longer
+	}
 	f.marks = append(f.marks, marks...)
 	f.mu.Unlock()
 	if first {

@@ -137,6 +137,63 @@ func TestABatchSystemThatDoesNotAnswerHoldsNothingUp(t *testing.T) {
 	})
 }
 
+// hanging is a batch system that keeps submissions waiting for as long as they may.
+type hanging struct {
+	*launchertest.Queue
+	hangs  chan struct{} // closed when one does
+	mu     sync.Mutex
+	inside bool
+	closed bool // Close was called while no submission was under way
+}
+
+func (q *hanging) Submit(ctx context.Context, _ launcher.Request) (string, error) {
+	q.set(true)
+	close(q.hangs)
+	<-ctx.Done()
+	q.set(false)
+	return "", launcher.ErrUnsure
+}
+
+func (q *hanging) set(inside bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.inside = inside
+}
+
+func (q *hanging) Close(context.Context) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = !q.inside
+	return nil
+}
+
+// TestAnInterruptCutsASubmissionShortBeforeTheQueueIsEmptied: what it has made all the same is still found then.
+func TestAnInterruptCutsASubmissionShortBeforeTheQueueIsEmptied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &hanging{Queue: launchertest.NewQueue(), hangs: make(chan struct{})}
+		d := job.Defaults
+		task := lineTask(t, "a", 4, 1)
+		task.MaxWorkers, task.MaxWorkerRestarts = 2, 10
+		c, err := New(Config{Unlimited: true, Launcher: q, Job: &job.Job{
+			Name: "line", Tasks: []job.Task{task}, Grace: d.Grace, ReconnectGrace: d.ReconnectGrace, HeartbeatTimeout: d.HeartbeatTimeout, HintAfter: d.HintAfter, IdleTimeout: -1,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, interrupt := context.WithCancel(t.Context())
+		var began time.Time
+		go func() {
+			<-q.hangs
+			began = time.Now()
+			interrupt()
+		}()
+		got, err := c.Run(ctx)
+		if took := time.Since(began); err != nil || got.State != engine.RunInterrupted || took > 15*time.Second || !q.closed {
+			t.Errorf("%v after %v (%v); the queue was emptied afterwards: %v", got.State, took, err, q.closed)
+		}
+	})
+}
+
 // TestAWorkerHearsHowLongItsBatchSystemLetsItRun: at first, and when somebody has changed it.
 func TestAWorkerHearsHowLongItsBatchSystemLetsItRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

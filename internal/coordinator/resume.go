@@ -186,31 +186,6 @@ func (c *Coordinator) openGroup(dir string, g *geom.Grid, resources bool) (*trac
 	return s, err
 }
 
-// catchUp brings the tracking of a task up to the journal, since marks are written a while after the commit that they follow, and takes
-// the blocks that succeeded in this run out of those that were done before it.
-func catchUp(past *engine.Past, task int, s *tracking.Store, done scheduler.Bitmap) error {
-	past.Succeeded(task, func(block int64) {
-		if done.Get(block) {
-			done.Clear(block)
-		} else {
-			s.MarkDone(block)
-		}
-	})
-	var errs []error
-	past.Failures(task, func(block int64, times uint32) {
-		// More may have been counted by other runs; fewer, and the last ones were not written.
-		if n, err := s.FailureCount(block); err != nil {
-			errs = append(errs, err)
-		} else if n < times {
-			s.SetFailures(block, times)
-		}
-	})
-	if errs != nil {
-		return errors.Join(errs...)
-	}
-	return s.Flush()
-}
-
 // catchUpUse brings what blocks have used up to the journal, by reading it once more: it is too much to be remembered. A snapshot in the
 // journal stands for what is in tracking already. recovered are ends that are not in it yet.
 func (c *Coordinator) catchUpUse(stores []*tracking.Store, recovered []engine.Record) error {

@@ -86,11 +86,11 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 	// From here on nothing changes any more: all that is left is to end and to write down.
 	var errs []error
 	taken := c.takenOver()
+	endErrands() // a call that hangs would hold up the launcher, which ends what is left in any case
+	c.errands.wait()
 	if err := c.closeLauncher(taken != nil); err != nil {
 		errs = append(errs, err)
 	}
-	endErrands()
-	c.errands.wait()
 	endCompacting()
 	endRenewing()
 	c.closeSessions()

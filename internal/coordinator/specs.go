@@ -19,7 +19,7 @@ func makeSpecs(j *job.Job, p *scheduler.Pipeline, dir *rundir.Dir) specs {
 			Index: i, ID: t.ID,
 			TotalRead: grid.TotalRead, Read: grid.Read, Write: grid.Write,
 			Fit: grid.Fit.String(), ReadWriteConflict: grid.ReadWriteConflict,
-			Runner: jt.Runner.Kind.String(), Argv: jt.Runner.Argv, Python: jt.Runner.Python, Check: jt.Check, Env: jt.Env, Dir: j.Dir,
+			Runner: jt.Runner.Kind.String(), Argv: jt.Runner.Argv, Python: jt.Runner.Python, PythonBlock: jt.Runner.Block, Check: jt.Check, Env: jt.Env, Dir: j.Dir,
 			TimeoutSeconds:     jt.Timeout.Seconds(),
 			CPUMilli:           jt.Requires.Get("cpu"),
 			MemoryBytes:        jt.Requires.Get("memory"),

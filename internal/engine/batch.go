@@ -424,7 +424,7 @@ func (e *Engine) admit(req uint64, j *Join, s *submission, refuse refuser) bool 
 		refuse("twin", "array %s is not the one that submission %s stands for: this worker is one of a twin", j.Array, j.Tag)
 		return false
 	case s != nil && s.bound > e.committed:
-		e.queue.push(pending{upTo: s.bound, kind: pendingJoin, seq: req, join: j})
+		e.queue.push(pending{upTo: s.bound, kind: pendingJoin, seq: req, rarely: &rarely{join: j}})
 		return false
 	}
 	return true

@@ -64,12 +64,14 @@ func (e *Engine) await(w *worker) {
 
 // dispatch answers those who wait, as far as there are blocks.
 func (e *Engine) dispatch() {
-	if e.holdsBack() {
-		return
+	if e.committed < e.salvaged {
+		return // blocks may need one whose end is known and not durable
 	}
+	e.reserves = e.awaitsOthers()
 	for i := range e.tasks {
 		t := &e.tasks[i]
-		for w := t.waiting.first; w != nil && t.ready > 0; {
+		t.dry = false
+		for w := t.waiting.first; w != nil && t.ready > 0 && !t.dry; {
 			next := w.behind
 			if e.serve(i, w) && next == nil {
 				next = t.waiting.first // it may be the same again, with its next request
@@ -107,7 +109,7 @@ func (e *Engine) serve(i int, w *worker) bool {
 	got := len(e.out.handouts)
 	highest := int64(-1)
 	for range n {
-		h, ok := e.sched.Acquire(i, scheduler.Holder{Worker: w.number, Node: w.nodeNo})
+		h, ok := e.next(i, scheduler.Holder{Worker: w.number, Node: w.nodeNo})
 		if !ok {
 			break
 		}
@@ -135,7 +137,7 @@ func (e *Engine) serve(i int, w *worker) bool {
 		if !e.isKnown(w) {
 			upTo = max(upTo, w.record)
 		}
-		e.queue.push(pending{upTo: upTo, kind: pendingHandout, worker: w, session: w.session, seq: req.id, task: int32(i), handouts: slices.Clone(handouts)})
+		e.queue.push(pending{upTo: upTo, kind: pendingHandout, worker: w, seq: req.id, task: int32(i), rarely: &rarely{session: w.session, handouts: slices.Clone(handouts)}})
 	}
 	for _, h := range handouts {
 		l := e.newLease(h, w)
@@ -157,6 +159,17 @@ func (e *Engine) serve(i int, w *worker) bool {
 	return true
 }
 
+// next takes a block from the scheduler: one that nobody can have got in an earlier epoch, while somebody is away who may have it.
+func (e *Engine) next(i int, h scheduler.Holder) (scheduler.Handout, bool) {
+	if !e.reserves {
+		return e.sched.Acquire(i, h)
+	}
+	t := &e.tasks[i]
+	got, ok := e.sched.AcquireAbove(i, t.reserved, h)
+	t.dry = !ok
+	return got, ok
+}
+
 // isKnown reports whether a resume would know that a worker may hold blocks, and wait for it before it hands them to others: before that
 // it gets none. Where the launcher ends whoever is not known, as on one machine, or all die with this process, that need not be durable.
 func (e *Engine) isKnown(w *worker) bool {
@@ -166,9 +179,9 @@ func (e *Engine) isKnown(w *worker) bool {
 // handOver gives the worker the blocks that have waited for the mark, unless it is not there any more: then they go to others.
 func (e *Engine) handOver(p *pending) {
 	w := p.worker
-	there := w.session != 0 && w.session == p.session && w.told == notTold && !w.leaving && !w.killed && !w.ending && e.phase == running
-	kept := p.handouts[:0]
-	for _, h := range p.handouts {
+	there := w.session != 0 && w.session == p.rarely.session && w.told == notTold && !w.leaving && !w.killed && !w.ending && e.phase == running
+	kept := p.rarely.handouts[:0]
+	for _, h := range p.rarely.handouts {
 		l := e.leases.get(h.Lease)
 		switch {
 		case l == nil || l.worker != w:

@@ -1,6 +1,10 @@
 package engine
 
-import "example.org/daisy/scheduler"
+import (
+	"slices"
+
+	"example.org/daisy/scheduler"
+)
 
 // What must be durable before something else may happen waits in one queue, in the order of its records.
 
@@ -20,14 +24,19 @@ const (
 )
 
 type pending struct {
-	upTo     uint64
-	kind     pendingKind
-	task     int32
-	block    int64
-	lease    *lease
-	worker   *worker
+	upTo   uint64
+	kind   pendingKind
+	task   int32
+	block  int64
+	lease  *lease
+	worker *worker
+	seq    uint64
+	rarely *rarely // nil for results and what goes with each of them: there are tens of thousands of those at a time
+}
+
+// rarely is what only some kinds of pending have.
+type rarely struct {
 	session  SessionID
-	seq      uint64
 	sub      *submission
 	join     *Join
 	handouts []scheduler.Handout
@@ -48,6 +57,9 @@ func (q *queue) push(p pending) {
 		n := copy(q.list, q.list[q.head:])
 		clear(q.list[n:])
 		q.list, q.head = q.list[:n], 0
+	}
+	if len(q.list) == cap(q.list) {
+		q.list = slices.Grow(q.list, len(q.list)+1) // twice as long, not a quarter longer
 	}
 	q.list = append(q.list, p)
 	if p.kind.blocks() {
@@ -124,11 +136,11 @@ func (e *Engine) drain() {
 		case pendingHandout:
 			e.handOver(&p)
 		case pendingSubmission:
-			e.sendSubmission(p.sub)
+			e.sendSubmission(p.rarely.sub)
 		case pendingShare:
-			e.book.Throttle(p.sub.tag, int(p.sub.throttle))
+			e.book.Throttle(p.rarely.sub.tag, int(p.rarely.sub.throttle))
 		case pendingJoin:
-			e.join(p.seq, p.join)
+			e.join(p.seq, p.rarely.join)
 		case pendingEnd:
 			e.finish()
 		}

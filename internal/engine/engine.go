@@ -96,7 +96,8 @@ type Engine struct {
 	away     []*worker     // those that may come back, in the order in which they had joined
 	parked   []Event       // of those that have, and have to wait
 	held     []PastWorker  // those that cannot, and may live
-	holdTo   time.Duration // until then no block is handed out, because of held
+	holdTo   time.Duration // until then blocks are reserved because of held
+	reserves bool          // as of the last look: blocks below task.reserved are for those who are away
 	launched int64         // workers asked for ever
 	peak     int64         // most workers alive at once
 	proven   []bool        // classes of which a worker has shown that it works
@@ -134,6 +135,8 @@ type task struct {
 
 	estimate estimate
 	mark     mark
+	reserved int64 // the mark of the epoch before: blocks from here on have never been handed out
+	dry      bool  // in this dispatch: nothing from there on is ready
 	brake    *fleet.Brake
 	tripped  bool
 	refused  int           // submissions refused in a row

@@ -56,7 +56,7 @@ func (e *Engine) submit(task int, slots, share, behind int64) {
 		e.append(Record{Kind: RecordShare, ID: s.tag, Count: s.throttle})
 	}
 	e.wantCommit = true
-	e.queue.push(pending{upTo: e.appended, kind: pendingSubmission, sub: s})
+	e.queue.push(pending{upTo: e.appended, kind: pendingSubmission, rarely: &rarely{sub: s}})
 }
 
 // sendSubmission hands a submission over, now that it is durable.
@@ -110,7 +110,7 @@ func (e *Engine) submitted(tag, refusal string) {
 		e.endWorker(w, "left")
 	}
 	t.brake.Bad(fleet.BadEnd{Word: "refused by the launcher", Last: refusal})
-	t.pauseTo = e.now + min(firstPause<<min(t.refused, 10), longestPause)
+	t.pauseTo, t.refusal = e.now+min(firstPause<<min(t.refused, 10), longestPause), refusal
 	t.refused++
 	e.demand.dirty = true
 }

@@ -379,7 +379,7 @@ func (e *Engine) resume(p *Past) {
 	for i := range e.tasks {
 		t, was := &e.tasks[i], &p.tasks[i]
 		t.most, t.checked, t.failed, t.failures = was.most, was.checked, was.failed, was.failures
-		t.mark.written, t.mark.durable = was.mark, was.mark
+		t.mark.written, t.mark.durable, t.reserved = was.mark, was.mark, was.mark
 		e.carryOverBatch(int32(i), was)
 	}
 	if e.book != nil {

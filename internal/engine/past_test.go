@@ -302,6 +302,7 @@ func TestAfterAResumeBlocksWaitForWorkersOfWhomNobodyKnows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			records := []Record{{Kind: RecordStart, Epoch: 1, Tasks: []TaskRecord{{"a", 3, hashOf(&p.Tasks()[0])}}},
+				{Kind: RecordMark, Block: 3},
 				{Kind: RecordJoin, Worker: 1, ID: "1.0", Nonce: 5, Count: 1, Text: cmp.Or(c.node, "n1"), Launched: c.launched}}
 			if c.gone {
 				records = append(records, Record{Kind: RecordGone, Worker: 1, Text: "left"})

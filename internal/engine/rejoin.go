@@ -13,8 +13,8 @@ import (
 )
 
 // Workers outlive their coordinator. The next one takes those over that may still live, as workers that are away: they count with what
-// they have taken, and until each has come back, has certainly ended, or has been silent for too long, no block is handed out, since
-// it may be in their hands. Who comes back names what it has, and goes on with it.
+// they have taken, and until each has come back, has certainly ended, or has been silent for too long, no block is handed out that may be
+// in their hands: those below the mark of the epoch before. Who comes back names what it has, and goes on with it.
 
 // inherit takes a worker of an earlier epoch over, and gives nil if it is none that could come back. One that is replaced, as its batch system has
 // started its element again, is only waited for: whatever became of the other one, the share is not its own any more.
@@ -96,18 +96,18 @@ func (e *Engine) back(w *worker) {
 	}
 }
 
-// holdsBack reports whether blocks may be in the hands of workers that are away, or need one whose end is known and not durable.
-func (e *Engine) holdsBack() bool {
+// awaitsOthers reports whether blocks that an earlier epoch handed out may be in the hands of workers that are away.
+func (e *Engine) awaitsOthers() bool {
 	if len(e.held) > 0 && e.now >= e.holdTo {
 		for _, w := range e.held {
 			e.append(Record{Kind: RecordGone, Worker: w.number, Text: "lost", At: e.last.Microseconds()})
 		}
 		e.held = nil
 	}
-	return e.committed < e.salvaged || len(e.away) > 0 || len(e.held) > 0
+	return len(e.away) > 0 || len(e.held) > 0
 }
 
-// waitsFor says whom something waits for: "blocks wait".
+// waitsFor says whom something waits for: "the end waits".
 func (e *Engine) waitsFor(what string) string {
 	var id, node string
 	var until time.Duration

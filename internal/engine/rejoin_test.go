@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -154,6 +155,63 @@ func resumedWith(t *testing.T, more ...Record) (e *Engine, apply func(at time.Du
 		}
 		e.ApplyAll(now, events, &fx)
 		return fx.List
+	}
+}
+
+// What an earlier epoch cannot have handed out, as its mark says, waits for nobody.
+func TestBlocksAboveTheMarkGoOutWhileAWorkerIsAway(t *testing.T) {
+	j := testJob()
+	j.Tasks = []job.Task{{ID: "a", Slots: 1, MaxLost: 3, MaxWorkerRestarts: 10, Requires: cpus(1), Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(t, 200)}}
+	p, err := j.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := NewPast(p)
+	for _, r := range []Record{
+		{Kind: RecordStart, Epoch: 1, Tasks: []TaskRecord{TaskRecordOf(&p.Tasks()[0])}},
+		{Kind: RecordJoin, Worker: 1, ID: "box", Nonce: 7, Count: 1, Text: "there"},
+		{Kind: RecordMark, Block: 196},
+	} {
+		if _, _, err := past.Add(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := New(Config{Job: j, Pipeline: p, Epoch: 2, Unlimited: true, External: true, Past: past, Node: "here"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[SessionID][]int64{}
+	lease := map[SessionID]scheduler.Lease{}
+	apply := func(events ...Event) {
+		var fx Effects
+		e.ApplyAll(0, events, &fx)
+		e.ApplyAll(0, []Event{{Kind: EventCommitted, UpTo: e.appended}}, &fx)
+		for _, f := range fx.List {
+			for _, h := range f.Handouts {
+				got[f.Session] = append(got[f.Session], h.Block)
+				lease[f.Session] = h.Lease
+			}
+		}
+	}
+	other := func(session SessionID, name string) []Event {
+		return []Event{{Kind: EventJoin, Request: 1, Join: &Join{Name: name, Nonce: uint64(session), Slots: 1, Node: "here"}},
+			{Kind: EventAttach, Session: session, Worker: name, Nonce: uint64(session)}, {Kind: EventAcquire, Session: session, Request: 1, N: 1}}
+	}
+	apply(other(1, "one")...)
+	for seq := range uint64(4) {
+		apply(Event{Kind: EventRelease, Session: 1, Seq: seq + 1, Epoch: 2, Lease: lease[1], Outcome: scheduler.Success},
+			Event{Kind: EventAcquire, Session: 1, Request: seq + 2, N: 1})
+	}
+	apply(other(2, "two")...)
+	if want := []int64{196, 197, 198, 199}; !slices.Equal(got[1], want) || len(got[2]) > 0 {
+		t.Errorf("while a worker is away, blocks %v and %v are handed out, want %v", got[1], got[2], want)
+	}
+	if said := e.waits(0); !strings.Contains(said, "worker box on there served the coordinator before") {
+		t.Errorf("it says %q", said)
+	}
+	apply(comesBack(3)...)
+	if !slices.Equal(got[1][4:], []int64{1}) || !slices.Equal(got[2], []int64{2}) {
+		t.Errorf("when it is back with block 0, blocks %v and %v are handed out", got[1][4:], got[2])
 	}
 }
 

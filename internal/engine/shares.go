@@ -70,7 +70,7 @@ func (e *Engine) letThrough(task int, slots, count int64) int64 {
 		e.reshare(s)
 		e.append(Record{Kind: RecordShare, ID: s.tag, Count: s.throttle})
 		e.wantCommit = true
-		e.queue.push(pending{upTo: e.appended, kind: pendingShare, sub: s})
+		e.queue.push(pending{upTo: e.appended, kind: pendingShare, rarely: &rarely{sub: s}})
 	}
 	return through
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"example.org/daisy/internal/units"
@@ -219,7 +220,7 @@ func (e *Engine) sayLeave() {
 // killAll ends the workers that are left.
 func (e *Engine) killAll() {
 	within := killedWithin
-	if e.book != nil && !e.stop.hard {
+	if e.book != nil && !e.stop.hard && e.anyBound() {
 		within = queueKilledWithin
 	}
 	e.stop.killed, e.stop.hard = true, false
@@ -227,6 +228,12 @@ func (e *Engine) killAll() {
 	for _, w := range e.live {
 		e.kill(w)
 	}
+}
+
+// anyBound reports whether the batch system holds a worker that is left, for all that is known: whatever comes of a submission that has no
+// answer yet is ended when the launcher is closed.
+func (e *Engine) anyBound() bool {
+	return slices.ContainsFunc(e.live, func(w *worker) bool { return w.sub != nil && e.book.Bound(w.sub.tag) != "" })
 }
 
 // close writes the last records. The run is over when they are durable.

@@ -22,7 +22,7 @@ func (e *Engine) waits(i int) string {
 	case e.phase != running:
 		return e.why
 	case len(e.away)+len(e.held) > 0:
-		return e.waitsFor("blocks wait")
+		return e.waitsFor("blocks handed out before wait")
 	}
 	tally := e.sched.Tally(i)
 	var parts []string

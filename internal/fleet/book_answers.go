@@ -372,20 +372,24 @@ func (b *Book) accounted(now time.Duration, arrays []string, a Answer) {
 	} else {
 		return
 	}
+	told := map[*element]bool{}
 	for i := range a.Listing.Elements {
 		r := &a.Listing.Elements[i]
-		en := b.entries[r.Tag]
-		if en == nil {
-			continue
-		}
-		if en.state == unsure {
+		if en := b.entries[r.Tag]; en != nil && en.state == unsure {
 			b.bind(now, en, r.Array)
 		}
-		if en.state != bound || en.array != r.Array {
+	}
+	// An element that was started again has a row for each time; only the last one is of its end.
+	for _, r := range slices.Backward(a.Listing.Elements) {
+		en := b.entries[r.Tag]
+		if en == nil || en.state != bound || en.array != r.Array {
 			continue
 		}
 		for n := max(r.First, 0); n <= min(r.Last, len(en.elements)-1); n++ {
-			b.account(en, n, r)
+			if el := &en.elements[n]; !told[el] {
+				told[el] = true
+				b.account(en, n, &r)
+			}
 		}
 	}
 	for _, en := range b.order {

@@ -211,6 +211,8 @@ type Runner struct {
 	Argv []string
 	// Python names the function: "module:function" or "/path/file.py:function" (RunnerPython).
 	Python string
+	// Block is the package whose Block the function gets; "" = our own (RunnerPython).
+	Block string
 	// Func is the Go function (RunnerFunc); the root package knows its type.
 	Func any
 }

@@ -110,7 +110,11 @@ func (j *Job) runnerText(t *Task) string {
 	if file, function, isFile := SplitReference(r.Python); isFile {
 		reference = strings.TrimSuffix(j.path(file), `"`) + ":" + function + `"`
 	}
-	return fmt.Sprintf("{ python = %s, interpreter = %s }", reference, quoted(strings.Join(r.Argv, " ")))
+	block := ""
+	if r.Block != "" {
+		block = ", block = " + quoted(r.Block)
+	}
+	return fmt.Sprintf("{ python = %s, interpreter = %s%s }", reference, quoted(strings.Join(r.Argv, " ")), block)
 }
 
 func amountsText(r scheduler.Resources) string {

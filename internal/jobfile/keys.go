@@ -120,6 +120,7 @@ func Keys() []Key {
 		{"command", "stream", "list of strings", "none", "Only in `run`: a program and its arguments, started once for each slot; blocks come on its standard input.", ""},
 		{"command", "python", "string", "none", "Only in `run`: a Python function, `\"module:function\"` or `\"file.py:function\"`, imported once for each slot and called with each block.", ""},
 		{"command", "interpreter", "string", "\"python3\"", "Only with `python`: the Python that imports it, 3.8 or later, such as `\".venv/bin/python\"`.", ""},
+		{"command", "block", "string", "none", "Only with `python`: a package whose `Block` the function gets in place of daisy's own, such as `\"daisy\"` for a function written for daisy 2; see [programs.md](programs.md#functions-written-for-daisy-2).", ""},
 		{"command", "daisy", "list of strings", "", "A daisy 2 worker script.", "use { command = [..] } or { stream = [..] }"},
 		{"amounts", "cpu", "number", "none", "Cores; thousandths are possible (`0.5`).", ""},
 		{"amounts", "memory", "size", "none", "Memory.", ""},

@@ -91,6 +91,9 @@ func summary(j *job.Job) string {
 		if t.Runner.Python != "" {
 			fmt.Fprintf(&b, "; python %s", t.Runner.Python)
 		}
+		if t.Runner.Block != "" {
+			fmt.Fprintf(&b, "; blocks of %s", t.Runner.Block)
+		}
 		if t.After != nil {
 			fmt.Fprintf(&b, "; after %v", t.After)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -26,6 +27,15 @@ func (t table) python() (job.Runner, bool) {
 			return job.Runner{}, false
 		}
 	}
+	block := ""
+	if t.has("block") {
+		if block, ok = t.text("block"); !ok {
+			return job.Runner{}, false
+		}
+		if !packageName.MatchString(block) {
+			t.fail("block", "%q is not the name of a package; wanted one that has Block, Roi and BlockStatus as daisy 2 has them, such as \"daisy\"", block)
+		}
+	}
 	key := "interpreter"
 	if !t.has(key) {
 		key = "python"
@@ -46,8 +56,11 @@ func (t table) python() (job.Runner, bool) {
 		}
 		ref = path + ":" + function
 	}
-	return job.Runner{Kind: job.RunnerPython, Argv: []string{found}, Python: ref}, err == nil
+	return job.Runner{Kind: job.RunnerPython, Argv: []string{found}, Python: ref, Block: block}, err == nil
 }
+
+// packageName is a name that Python can import.
+var packageName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 
 // nearestFile names a Python file of the same folder that was perhaps meant.
 func nearestFile(path string) string {

@@ -107,6 +107,9 @@ func (t table) readCode(task *job.Task) {
 		if run.has("interpreter") && !run.has("python") {
 			run.fail("interpreter", "it goes with python; the interpreter of a command or a stream is its first item")
 		}
+		if run.has("block") && !run.has("python") {
+			run.fail("block", "it goes with python; the blocks of the task stand beside run, not in it")
+		}
 		if given == 0 && len(run.m) == 0 {
 			t.fail("run", "the table is empty; wanted %s", wanted)
 		}
@@ -117,8 +120,8 @@ func (t table) readCode(task *job.Task) {
 	if check, ok := t.table("check", "a table: { command = [..] }"); ok {
 		check.unknown("command")
 		switch {
-		case check.has("stream"), check.has("python"), check.has("interpreter"):
-			for _, key := range []string{"stream", "python", "interpreter"} {
+		case check.has("stream"), check.has("python"), check.has("interpreter"), check.has("block"):
+			for _, key := range []string{"stream", "python", "interpreter", "block"} {
 				if check.has(key) {
 					check.fail(key, "a check is a process for each block; write { command = [..] }")
 				}

@@ -153,11 +153,6 @@ func Predict(cfg ForecastConfig) (Forecast, error) {
 		f.tasks = append(f.tasks, j.Task(t.ID))
 		f.out.Tasks = append(f.out.Tasks, TaskForecast{ID: t.ID})
 	}
-	f.paths.init(cfg.Pipeline)
-	f.checks.init(f)
-	if cfg.Picture {
-		f.out.Picture = newPicture(len(f.tasks))
-	}
 	properties := launcher.Properties{OneNode: true, Local: true, IdleTimeout: 5 * time.Second, AbandonAfter: 2 * time.Minute}
 	if cfg.Batch {
 		properties = launcher.Properties{Queue: true, IdleTimeout: 2 * time.Minute, AbandonAfter: 15 * time.Minute}
@@ -168,6 +163,12 @@ func Predict(cfg ForecastConfig) (Forecast, error) {
 	if err != nil {
 		return f.out, err
 	}
+	// Only now: the engine has refused more blocks than memory is to be had for.
+	f.paths.init(cfg.Pipeline)
+	f.checks.init(f)
+	if cfg.Picture {
+		f.out.Picture = newPicture(len(f.tasks))
+	}
 	f.at(j.HeartbeatTimeout/2, runBeats, 0, 0)
 	f.say(engine.Event{Kind: engine.EventTick})
 	f.settle()
@@ -175,17 +176,18 @@ func Predict(cfg ForecastConfig) (Forecast, error) {
 }
 
 const (
-	// longestForecast bounds a run that goes on for ever.
-	longestForecast = 100 * 365 * 24 * time.Hour
+	// longestForecast bounds a run that goes on for ever, and the time that this program spends on one.
+	longestForecast = 10 * 365 * 24 * time.Hour
 	// stuckAfter is how long after anything has happened to a worker, and when nothing will, a run is not expected to end any more.
 	stuckAfter = 24 * time.Hour
 )
 
 func (f *forecaster) run() (Forecast, error) {
 	for !f.over && f.checks.err == nil {
-		if len(f.queue) == 0 || f.queue[0].at > longestForecast || f.coming == 0 && f.queue[0].at > f.lived+stuckAfter {
+		long := len(f.queue) > 0 && f.queue[0].at > longestForecast
+		if len(f.queue) == 0 || long || f.coming == 0 && f.queue[0].at > f.lived+stuckAfter {
 			f.out.Wall, f.out.Events = f.now, f.events
-			return f.out, f.stuck()
+			return f.out, f.stuck(long)
 		}
 		ev := f.queue.pop()
 		f.events++
@@ -201,10 +203,14 @@ func (f *forecaster) run() (Forecast, error) {
 	return f.out, f.checks.err
 }
 
-func (f *forecaster) stuck() error {
+// stuck says why there is no answer; long: there may be one, too far away.
+func (f *forecaster) stuck(long bool) error {
 	var snap engine.Snapshot
 	f.engine.Overview(&snap)
 	text := "the run does not end"
+	if long {
+		text = "the run has not ended after 10 years"
+	}
 	for _, t := range snap.Tasks {
 		if t.Waits != "" {
 			text += fmt.Sprintf(", task %q waits: %s", t.ID, t.Waits)
@@ -215,6 +221,9 @@ func (f *forecaster) stuck() error {
 
 // at has something happen.
 func (f *forecaster) at(when time.Duration, kind uint8, number int, n uint64) {
+	if when < f.now { // beyond all time: never
+		return
+	}
 	f.seq++
 	if kind < runTick {
 		f.coming++

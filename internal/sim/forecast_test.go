@@ -312,6 +312,14 @@ func TestABlockThatCanNeverStartIsAnError(t *testing.T) {
 	}
 }
 
+func TestNothingHappensAfterTheEndOfTime(t *testing.T) {
+	c := forecastOf(10, 2, Constant(time.Second))
+	c.Batch, c.QueueWait = true, Constant(math.MaxInt64-time.Microsecond)
+	if f, err := attempt(c); err == nil || !strings.Contains(err.Error(), "the run does not end") || f.Wall > 48*time.Hour {
+		t.Errorf("workers that wait for ever end a run after %v: %v", f.Wall, err)
+	}
+}
+
 func TestDistributionsHaveTheirMeans(t *testing.T) {
 	for what, c := range map[string]struct {
 		d    Distribution

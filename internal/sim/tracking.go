@@ -36,34 +36,14 @@ func (co *coordinator) openTracking(p *scheduler.Pipeline) (*scheduler.Pipeline,
 		if co.past == nil {
 			continue
 		}
-		if err := catchUp(co.past, i, s, tasks[i].Done); err != nil {
+		if err := co.past.CatchUp(i, s, tasks[i].Done); err != nil {
+			return nil, err
+		}
+		if err := s.Flush(); err != nil {
 			return nil, err
 		}
 	}
 	return scheduler.NewPipeline(tasks, p.Edges())
-}
-
-// catchUp brings the tracking of a task up to the journal.
-func catchUp(past *engine.Past, task int, s *tracking.Store, done scheduler.Bitmap) error {
-	past.Succeeded(task, func(block int64) {
-		if done.Get(block) {
-			done.Clear(block)
-		} else {
-			s.MarkDone(block)
-		}
-	})
-	var errs []error
-	past.Failures(task, func(block int64, times uint32) {
-		if n, err := s.FailureCount(block); err != nil {
-			errs = append(errs, err)
-		} else if n < times {
-			s.SetFailures(block, times)
-		}
-	})
-	if errs != nil {
-		return errors.Join(errs...)
-	}
-	return s.Flush()
 }
 
 // track notes a mark, which is written soon.

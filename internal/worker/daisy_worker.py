@@ -106,7 +106,7 @@ class Block:
             if not self._answered:
                 self.done()
             return False
-        while trace is not None and trace.tb_frame.f_code is run.__code__:
+        while trace is not None and trace.tb_frame.f_code in _ours:
             trace = trace.tb_next  # whoever reads it looks for his own code
         if not isinstance(error, SystemExit):
             traceback.print_exception(kind, error, trace)
@@ -214,3 +214,6 @@ def run(function: Callable[[Block], object]) -> None:
             result = function(block)
             if isinstance(result, (GeneratorType, CoroutineType, AsyncGeneratorType)):
                 raise TypeError(f"the function returned a {type(result).__name__}: nothing of it has run")
+
+
+_ours = {run.__code__}  # left out of tracebacks

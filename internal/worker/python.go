@@ -53,7 +53,7 @@ func pythonArgv(spec *api.TaskSpec, mode string) []string {
 	if i := strings.LastIndexByte(target, ':'); i >= 0 {
 		target, function = target[:i], target[i+1:]
 	}
-	return append(append([]string(nil), spec.Argv...), "-c", pythonStub, strconv.Itoa(len(pythonProgram)), mode, target, function)
+	return append(append([]string(nil), spec.Argv...), "-c", pythonStub, strconv.Itoa(len(pythonProgram)), mode, target, function, spec.PythonBlock)
 }
 
 // pythonCheckTime bounds the import of user code before the run. Large libraries on a cold network file system take a minute.

@@ -1,6 +1,7 @@
 """Calls a function for each block, by reference: "check" only imports it and says what is wrong, "run" goes on to the blocks.
 
-This text comes on standard input, behind that of daisy_worker in sdk. Arguments: check|run, the module or file, the function.
+This text comes on standard input, behind that of daisy_worker in sdk. Arguments: check|run, the module or file, the function, and
+the package whose blocks it gets ("" = those of daisy_worker).
 """
 
 import sys
@@ -113,6 +114,38 @@ def import_failed(target, error):
     return CannotImport(text)
 
 
+def with_blocks_of(package, function):
+    """The function, called with blocks of a package that has Block, Roi and BlockStatus as daisy 2 has them."""
+    try:
+        theirs = importlib.import_module(package)
+        make_block, make_roi, status = theirs.Block, theirs.Roi, theirs.BlockStatus
+    except ModuleNotFoundError as e:
+        if e.name != package.partition(".")[0]:
+            raise import_failed(package, e) from e
+        raise CannotImport(
+            f"{this_python()} finds no module {package}, whose Block the function is to get (the key block); "
+            f"install it ({sys.executable} -m pip install {package}), or use an interpreter that has it" + other_environment()
+        ) from None
+    except AttributeError as e:
+        raise CannotImport(f"{package}, whose Block the function is to get (the key block), is no package for that: {e}") from None
+    except BaseException as e:
+        raise import_failed(package, e) from e
+
+    def call(block):
+        if block.block is None:
+            raise OverflowError(f"the id of the block at {block.index} has more than 64 bits, so that {package} cannot name it")
+        read, write = (make_roi(roi.offset, roi.shape) for roi in (block.read, block.write))
+        given = make_block(read, read, write, task_id=block.task, block_id=block.block)
+        given.status = status.PROCESSING
+        result = function(given)
+        if given.status not in (status.PROCESSING, status.SUCCESS):
+            raise RuntimeError("the function has set block.status to FAILED")
+        return result
+
+    daisy_worker._ours.add(call.__code__)
+    return call
+
+
 def this_python():
     return f"{sys.executable} (Python {sys.version.split()[0]})"
 
@@ -186,12 +219,14 @@ def other_environment():
     return ""
 
 
-def main(mode, target, name):
+def main(mode, target, name, package):
     sys.argv = [target]
     # From here on standard input and the descriptor of the answers are out of the user code's reach, while it is imported too.
     channel = daisy_worker._channel = daisy_worker._Channel()
     try:
         function = load(target, name)
+        if package:
+            function = with_blocks_of(package, function)
     except CannotImport as e:
         channel.send({"import": str(e)})
         sys.exit(1)

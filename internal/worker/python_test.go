@@ -330,3 +330,59 @@ func TestAnInterpreterThatIsNoneOrTooOldIsSaid(t *testing.T) {
 		})
 	}
 }
+
+// theirs is a package with blocks as daisy 2 has them.
+const theirs = `
+class BlockStatus:
+    PROCESSING, SUCCESS, FAILED = 1, 2, 3
+class Roi:
+    def __init__(self, offset, shape): self.offset, self.shape = list(offset), list(shape)
+class Block:
+    def __init__(self, total_roi, read_roi, write_roi, task_id=None, block_id=None):
+        self.read_roi, self.write_roi, self.block_id, self.status = read_roi, write_roi, (task_id, block_id), 0
+`
+
+func TestAPythonFunctionGetsTheBlocksOfAPackage(t *testing.T) {
+	for name, tc := range map[string]struct {
+		body    string
+		outcome wire.Outcome
+		message string
+	}{
+		"its block": {"assert type(block) is theirs.Block and block.status == 1, block.status\n    print(block.block_id, block.read_roi.offset, block.write_roi.shape)", wire.Success, ""},
+		"succeeds":  {"block.status = theirs.BlockStatus.SUCCESS", wire.Success, ""},
+		"fails":     {"block.status = theirs.BlockStatus.FAILED", wire.Failed, "RuntimeError: the function has set block.status to FAILED"},
+		"raises":    {"raise ValueError('no')", wire.Failed, "ValueError: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			task := pythonTask(t, "m:work", map[string]string{"m.py": "import theirs\ndef work(block):\n    " + tc.body + "\n", "theirs.py": theirs})
+			task.PythonBlock = "theirs"
+			c, cfg := overTCP(t, task)
+			w := start(t, cfg)
+			s := c.next()
+			r := runBlock(s)
+			if r.Outcome != tc.outcome || r.Message != tc.message || strings.Contains(r.Tail, "<daisy>") {
+				t.Errorf("got %v %q\n%s", r.Outcome, r.Message, r.Tail)
+			}
+			if log := w.log.String(); name == "its block" && !strings.Contains(log, "('predict', 7) [69] [10]\n") {
+				t.Errorf("log\n%s", log)
+			}
+		})
+	}
+}
+
+func TestAPackageWithoutBlocksIsRefusedBeforeTheRun(t *testing.T) {
+	for name, tc := range map[string]struct{ pkg, text, want string }{
+		"is not there": {"theirs_not", "", `finds no module theirs_not, whose Block the function is to get \(the key block\); install it \(\S+ -m pip install theirs_not\)`},
+		"has none":     {"theirs", "Roi = 1\n", `theirs, whose Block the function is to get \(the key block\), is no package for that: module 'theirs' has no attribute 'Block'`},
+		"fails":        {"theirs", "1 / 0\n", `importing theirs failed at \S+theirs.py:1: ZeroDivisionError`},
+		"needs more":   {"theirs", "import theirs_not\n", `importing theirs failed at .*No module named 'theirs_not'`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			task := pythonTask(t, "m:work", map[string]string{"m.py": "def work(block): pass\n", "theirs.py": tc.text})
+			task.PythonBlock = tc.pkg
+			if _, err := CheckPython(t.Context(), task, os.Environ()); err == nil || !regexp.MustCompile(tc.want).MatchString(err.Error()) {
+				t.Errorf("got %v, want %s", err, tc.want)
+			}
+		})
+	}
+}

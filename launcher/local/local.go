@@ -161,27 +161,8 @@ func (l *Launcher) check(r launcher.Request) error {
 	if r.Count < 1 {
 		fault("it asks for %d workers", r.Count)
 	}
-	if len(r.Argv) == 0 {
-		fault("it names no program")
-	} else if !strings.HasPrefix(r.Argv[0], "/") {
-		fault("the program %q is not an absolute path", r.Argv[0])
-	} else if _, err := process.LookPath(r.Argv[0], r.Dir, ""); err != nil {
+	if err := process.CheckCommand(r.Argv, r.Env, r.Dir); err != nil {
 		faults = append(faults, err)
-	}
-	for _, s := range slices.Concat(r.Argv, r.Env) {
-		if strings.IndexByte(s, 0) >= 0 {
-			fault("%q has a zero byte, which no program can be given", s)
-		}
-	}
-	for _, entry := range r.Env {
-		if strings.Index(entry, "=") < 1 {
-			fault("the environment entry %q is not NAME=VALUE", entry)
-		}
-	}
-	if info, err := os.Stat(r.Dir); err != nil {
-		fault("working directory: %w", err)
-	} else if !info.IsDir() || !strings.HasPrefix(r.Dir, "/") {
-		fault("the working directory %q is not an absolute path of a folder", r.Dir)
 	}
 	if r.GPUs > l.gpus.all {
 		fault("a worker needs %d GPUs and there are %d here: lower requires.gpu or slots, or set CUDA_VISIBLE_DEVICES", r.GPUs, l.gpus.all)

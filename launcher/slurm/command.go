@@ -38,8 +38,14 @@ func (l *Launcher) run(ctx context.Context, name string, args ...string) (answer
 	return l.finish(ctx, name, cmd, func() error { return cmd.Start() })
 }
 
-// finish starts a command, waits for it within its limit, and judges its end. The whole process group goes when the time is over.
+// finish starts a command, waits for it within its limit, and judges its end. The whole process group goes when the time is over, and
+// the command when this process ends.
 func (l *Launcher) finish(ctx context.Context, name string, cmd *exec.Cmd, start func() error) (answer, error) {
+	dieWithParent(cmd)
+	return onOneThread(func() (answer, error) { return l.finishHere(ctx, name, cmd, start) })
+}
+
+func (l *Launcher) finishHere(ctx context.Context, name string, cmd *exec.Cmd, start func() error) (answer, error) {
 	if err := ctx.Err(); err != nil {
 		return answer{}, fmt.Errorf("%s was not started: %w", name, context.Cause(ctx))
 	}

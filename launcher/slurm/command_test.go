@@ -100,6 +100,41 @@ func isRefusal(err error, kind launcher.RefusalKind) bool {
 	return errors.As(err, &r) && r.Kind == kind
 }
 
+func TestWhatCanNeverBeSubmittedIsNotTriedAgain(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	r := placed(t, 1)
+	r.LogPath = func(w launcher.Worker) string { return filepath.Join(r.Dir, `back\slash.`+w.String()) }
+	if _, err := l.Submit(t.Context(), r); !isRefusal(err, launcher.RefusedForGood) || !strings.Contains(err.Error(), "put the run directory elsewhere") {
+		t.Errorf("a folder that sbatch cannot be told: %v", err)
+	}
+	if n := len(fake.Calls("sbatch")); n != 0 {
+		t.Errorf("sbatch was called %d times", n)
+	}
+}
+
+func TestASubmissionThatSlurmHasNotHeardOfIsMadeAgainLater(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	fake.Say("sbatch", launchertest.Answer{Stdout: "7\n"})
+	r := placed(t, 1)
+	again := func(why, says string) {
+		t.Helper()
+		if _, err := l.Submit(t.Context(), r); !isRefusal(err, launcher.RefusedForNow) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	scripts := l.scripts
+	l.scripts = filepath.Join(scripts, "gone")
+	again("no folder for scripts", "the batch script cannot be written")
+	l.scripts = scripts
+	path := l.cfg.Env[0]
+	l.cfg.Env[0] = "PATH=/nowhere"
+	again("no sbatch", `"sbatch"`)
+	l.cfg.Env[0] = path
+	if array, err := l.Submit(t.Context(), r); array != "7" || err != nil {
+		t.Errorf("when all is there again: %q, %v", array, err)
+	}
+}
+
 func TestAMissingCommandIsLoud(t *testing.T) {
 	l, fake := faked(t, 0, "squeue", "scancel")
 	err := withoutSlurm(l, fake).Check(t.Context())
@@ -134,7 +169,11 @@ func TestASubmissionWithoutAUsableAnswerIsUnsure(t *testing.T) {
 		{launchertest.Answer{}, "unsure"},
 		{launchertest.Answer{Stdout: "thank you\n"}, "unsure"},
 		{launchertest.Answer{Status: 1, Stderr: "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"}, "unsure"},
+		{launchertest.Answer{Stdout: "42\n17\n"}, "unsure"},
 		{launchertest.Answer{Then: "kill -KILL $$"}, "unsure"},
+		{launchertest.Answer{Stderr: "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"}, "unsure"},
+		// A wrapper that loses the status.
+		{launchertest.Answer{Stderr: "sbatch: error: Batch job submission failed: Invalid qos specification\n"}, "refused"},
 		{launchertest.Answer{Status: 1, Stderr: "sbatch: error: Batch job submission failed: Invalid qos specification\n"}, "refused"},
 	} {
 		l, fake := faked(t, 0, all...)
@@ -270,6 +309,18 @@ func TestCloseCancelsWhatIsLeftAndDoesNotWaitForAFailedNode(t *testing.T) {
 }
 
 // The texts are Slurm 22.05's.
+func TestCloseSaysWhereItCannotKnowWhetherJobsAreLeft(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	l.Bind("3", "7")
+	fake.Say("squeue", launchertest.Answer{Stdout: rowBegin + "7|0|8|COMPL"})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	err := l.Close(ctx)
+	if err == nil || !strings.Contains(err.Error(), "it is not known whether jobs of this run are left") || !strings.Contains(err.Error(), "dz-"+aRun) || !strings.Contains(err.Error(), "cut off") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestAnUpdateOfAnArrayIsDoneWhereItsPendingPartIs(t *testing.T) {
 	l, fake := faked(t, 0, all...)
 	for _, c := range []struct {
@@ -334,8 +385,11 @@ func TestAnArrayIsUnknownOnlyWhereSlurmSaysSo(t *testing.T) {
 		known  bool
 		fails  bool
 	}{
-		{launchertest.Answer{Stdout: "7\n"}, true, false},
+		{launchertest.Answer{Stdout: "daisy|dz-" + aRun + "-3|$\n"}, true, false},
 		{launchertest.Answer{}, true, false},
+		// The id was given to somebody else: to ours it is unknown.
+		{launchertest.Answer{Stdout: "Welcome\ndaisy|dz-zzzz2345-3|$\ndaisy|other|$\n"}, false, false},
+		{launchertest.Answer{Stdout: "daisy|other|$\ndaisy|oth"}, false, true},
 		{launchertest.Answer{Status: 1, Stderr: "slurm_load_jobs error: Invalid job id specified\n"}, false, false},
 		{launchertest.Answer{Status: 1, Stderr: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"}, false, true},
 		{launchertest.Answer{Status: 1}, false, true},
@@ -410,12 +464,13 @@ func TestASubmissionWithAForeignHolderOfTheLockIsRefusedForNow(t *testing.T) {
 }
 
 // A helper process submits, and is killed.
-func TestSbatchDiesWithItsCoordinator(t *testing.T) {
-	if dir := os.Getenv("DAISY_TEST_SUBMIT_AND_HANG"); dir != "" {
+func TestCommandsDieWithTheirCoordinator(t *testing.T) {
+	if dir := os.Getenv("DAISY_TEST_HANG"); dir != "" {
 		l, err := New(Config{Run: aRun, Dir: dir, Env: []string{"PATH=" + os.Getenv("DAISY_TEST_PATH")}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		go func() { _, _ = l.List(context.Background()) }()
 		_, _ = l.Submit(context.Background(), placed(t, 1))
 		return
 	}
@@ -424,23 +479,34 @@ func TestSbatchDiesWithItsCoordinator(t *testing.T) {
 	}
 	fake := launchertest.NewFake(t, all...)
 	dir := t.TempDir()
-	pid := filepath.Join(dir, "pid")
-	fake.Say("sbatch", launchertest.Answer{Then: "echo $$ >" + pid + ".new; mv " + pid + ".new " + pid + "; exec sleep 600"})
-	helper := exec.Command(os.Args[0], "-test.run=^TestSbatchDiesWithItsCoordinator$")
-	helper.Env = append(os.Environ(), "DAISY_TEST_SUBMIT_AND_HANG="+dir, "DAISY_TEST_PATH="+fake.Dir+":/usr/bin:/bin")
+	pid := func(name string) string { return filepath.Join(dir, name+".pid") }
+	hang := []string{"sbatch", "squeue"}
+	for _, name := range hang {
+		fake.Say(name, launchertest.Answer{Then: "echo $$ >" + pid(name) + ".new; mv " + pid(name) + ".new " + pid(name) + "; exec sleep 600"})
+	}
+	helper := exec.Command(os.Args[0], "-test.run=^TestCommandsDieWithTheirCoordinator$")
+	helper.Env = append(os.Environ(), "DAISY_TEST_HANG="+dir, "DAISY_TEST_PATH="+fake.Dir+":/usr/bin:/bin")
 	if err := helper.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var text []byte
-	await(t, "sbatch starts", func() bool { text, _ = os.ReadFile(pid); return len(text) > 0 })
+	pids := map[string]string{}
+	for _, name := range hang {
+		await(t, name+" starts", func() bool {
+			text, _ := os.ReadFile(pid(name))
+			pids[name] = strings.TrimSpace(string(text))
+			return len(text) > 0
+		})
+	}
 	if err := helper.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = helper.Wait()
-	await(t, "sbatch ends", func() bool {
-		stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/stat")
-		return err != nil || strings.Contains(string(stat), ") Z ")
-	})
+	for _, name := range hang {
+		await(t, name+" ends", func() bool {
+			stat, err := os.ReadFile("/proc/" + pids[name] + "/stat")
+			return err != nil || strings.Contains(string(stat), ") Z ")
+		})
+	}
 }
 
 // await waits for what must happen soon.

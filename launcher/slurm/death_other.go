@@ -4,7 +4,7 @@ package slurm
 
 import "os/exec"
 
-// There is no such signal here; the lock alone has to do.
+// There is no such signal here; limits and the lock have to do.
 func dieWithParent(*exec.Cmd) {}
 
 func onOneThread(f func() (answer, error)) (answer, error) { return f() }

@@ -16,7 +16,7 @@ import (
 // lockName is the file whose lock every sbatch of the run holds while it lives.
 //
 // An sbatch whose coordinator was killed may live on and submit later, after a resume has looked for what was submitted. So it
-// gets a signal when its parent dies, and it inherits the lock: a later coordinator submits, and believes that it has seen all, only
+// gets a signal when its parent dies (command.go), and it inherits the lock: a later coordinator submits, and believes that it has seen all, only
 // when it has the lock itself.
 const lockName = "submit.lock"
 
@@ -72,19 +72,16 @@ func (s *submitLock) release() {
 // start runs sbatch with the lock.
 func (s *submitLock) start(ctx context.Context, l *Launcher, cmd *exec.Cmd) (answer, error) {
 	cmd.ExtraFiles = []*os.File{s.file}
-	dieWithParent(cmd)
-	return onOneThread(func() (answer, error) {
-		return l.finish(ctx, "sbatch", cmd, func() error {
-			if err := cmd.Start(); err != nil {
-				return err
-			}
-			host, _ := os.Hostname()
-			text := fmt.Sprintf("%s %d %s\n", host, cmd.Process.Pid, startOf(cmd.Process.Pid))
-			if s.file.Truncate(0) == nil {
-				_, _ = s.file.WriteAt([]byte(text), 0)
-			}
-			return nil
-		})
+	return l.finish(ctx, "sbatch", cmd, func() error {
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		host, _ := os.Hostname()
+		text := fmt.Sprintf("%s %d %s\n", host, cmd.Process.Pid, startOf(cmd.Process.Pid))
+		if s.file.Truncate(0) == nil {
+			_, _ = s.file.WriteAt([]byte(text), 0)
+		}
+		return nil
 	})
 }
 

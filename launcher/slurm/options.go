@@ -90,11 +90,11 @@ func ParseOptions(given map[string][]string, path func(string) string) (o Option
 	p.word("hint", &o.Hint)
 	p.word("nice", &o.Nice)
 	if n, err := strconv.Atoi(o.Nice); o.Nice != "" && (err != nil || n < -2147483645 || n > 2147483645) {
-		p.fail("nice", -1, "%q is not an integer", o.Nice)
+		p.fail("nice", -1, "%s is not an integer", clip(o.Nice))
 	}
 	p.word("cluster", &o.Cluster)
 	if strings.Contains(o.Cluster, ",") || o.Cluster == "all" {
-		p.fail("cluster", -1, "%q is more than one cluster; all workers of a run are on one", o.Cluster)
+		p.fail("cluster", -1, "%s is more than one cluster; all workers of a run are on one", clip(o.Cluster))
 	}
 	if s := p.one("time"); s != "" {
 		var err error
@@ -117,7 +117,7 @@ func ParseOptions(given map[string][]string, path func(string) string) (o Option
 	if s := p.one("array_limit"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 || n >= mostElements {
-			p.fail("array_limit", -1, "%q is not an integer from 1 to %d", s, mostElements-1)
+			p.fail("array_limit", -1, "%s is not an integer from 1 to %d", clip(s), mostElements-1)
 		}
 		o.ArrayLimit = n
 	}
@@ -195,7 +195,7 @@ func (p *parsing) flag(key string, into *bool) {
 	case "true", "false":
 		*into = s == "true"
 	default:
-		p.fail(key, -1, "%q is neither true nor false", s)
+		p.fail(key, -1, "%s is neither true nor false", clip(s))
 	}
 }
 
@@ -206,7 +206,7 @@ func (p *parsing) choice(key string, allowed ...string) string {
 		return allowed[0]
 	}
 	if !slices.Contains(allowed, s) {
-		p.fail(key, -1, "unknown value %q; allowed are %q", s, allowed)
+		p.fail(key, -1, "unknown value %s; allowed are %q", clip(s), allowed)
 	}
 	return s
 }
@@ -218,9 +218,9 @@ func (p *parsing) gres(i int, g string) {
 	isCount := len(parts) > 1 && strings.Trim(last, "0123456789") == ""
 	switch {
 	case strings.Contains(g, ","):
-		p.fail("gres", i, "%q names several; write them as a list", g)
+		p.fail("gres", i, "%s names several; write them as a list", clip(g))
 	case slices.Contains(parts, "") || len(parts) > 3:
-		p.fail("gres", i, "%q is not name, name:type, name:count or name:type:count", g)
+		p.fail("gres", i, "%s is not name, name:type, name:count or name:type:count", clip(g))
 	case parts[0] == "gpu" && (isCount || len(parts) == 3):
 		p.fail("gres", i, "%q counts GPUs, which is for requires.gpu of the task; write their type only, as in \"gpu:a100\"", g)
 	}
@@ -298,7 +298,7 @@ func ParseTime(s string) (time.Duration, error) {
 		if err != nil {
 			return 0, fmt.Errorf("%w; %s", err, allowed)
 		}
-		return atLeastAMinute(s, d)
+		return judgeTime(s, d)
 	}
 	var total time.Duration
 	days, clock, hasDays := strings.Cut(s, "-")
@@ -312,7 +312,7 @@ func ParseTime(s string) (time.Duration, error) {
 	}
 	if hasDays {
 		n, err := number(days)
-		if err != nil {
+		if err != nil || n > 100_000 {
 			return 0, bad
 		}
 		total = time.Duration(n) * 24 * time.Hour
@@ -327,13 +327,19 @@ func ParseTime(s string) (time.Duration, error) {
 		}
 		total += time.Duration(n) * units[i]
 	}
-	return atLeastAMinute(s, total)
+	return judgeTime(s, total)
 }
 
-// atLeastAMinute: Slurm counts wall times in minutes.
-func atLeastAMinute(s string, d time.Duration) (time.Duration, error) {
-	if d < time.Minute {
+// longestTime is far above what any site gives, and far below where times cannot be added up any more.
+const longestTime = 100 * 365 * 24 * time.Hour
+
+// judgeTime: Slurm counts wall times in minutes.
+func judgeTime(s string, d time.Duration) (time.Duration, error) {
+	switch {
+	case d < time.Minute:
 		return 0, fmt.Errorf("%s is less than a minute, the shortest time that Slurm knows", clip(s))
+	case d > longestTime:
+		return 0, fmt.Errorf("%s is more than a hundred years", clip(s))
 	}
 	return d, nil
 }

@@ -160,9 +160,29 @@ func TestWallTimesAreReadAsPeopleAndAsSlurmWriteThem(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
 		}
 	}
+	for _, text := range []string{"200000-00:00:00", "106752-00:00", "40000-00:00", "4000000-00:00:00", "36501d"} {
+		if got, err := ParseTime(text); err == nil {
+			t.Errorf("%s is %v", text, got)
+		}
+	}
 	for d, want := range map[time.Duration]string{time.Minute: "0-00:01:00", 61 * time.Second: "0-00:02:00", 60 * time.Hour: "2-12:00:00"} {
 		if got := writeTime(d); got != want {
 			t.Errorf("%v is written %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestALongValueIsNotRepeatedWhole(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	for _, key := range Keys() {
+		if key == "template" { // the system's error has the path
+			continue
+		}
+		_, faults, _ := ParseOptions(map[string][]string{key: {long}}, func(p string) string { return p })
+		for _, f := range faults {
+			if len(f.Text) > 1000 {
+				t.Errorf("%s: %d bytes: %.100s", key, len(f.Text), f.Text)
+			}
 		}
 	}
 }

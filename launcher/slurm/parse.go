@@ -186,7 +186,7 @@ func parseElements(s string) (spans []span, throttle int, err error) {
 				return bad()
 			}
 		}
-		if err != nil || last < first || first < next || len(spans)+(last-first)/step > mostSpans {
+		if err != nil || last < first || first < next || step > 1 && len(spans)+(last-first)/step > mostSpans {
 			return bad()
 		}
 		next = last + 1
@@ -233,8 +233,8 @@ func writeElements(elements []int) string {
 	return b.String()
 }
 
-// submittedID finds the id in what sbatch said: "123", "123;cluster", or "Submitted batch job 123 on cluster x", in the last line that
-// has one.
+// submittedID finds the id in what sbatch said: "123", "123;cluster", or "Submitted batch job 123 on cluster x". Where it said several,
+// one of them is a wrapper's, and nobody knows which: then the queue has to tell.
 func submittedID(answer string) string {
 	id := ""
 	for line := range strings.Lines(answer) {
@@ -242,7 +242,12 @@ func submittedID(answer string) string {
 		if rest, ok := strings.CutPrefix(line, "Submitted batch job "); ok {
 			line, _, _ = strings.Cut(rest, " ")
 		}
-		if n := jobID(line); n != "" && n != "0" {
+		n := jobID(line)
+		switch {
+		case n == "" || n == "0":
+		case id != "" && id != n:
+			return ""
+		default:
 			id = n
 		}
 	}

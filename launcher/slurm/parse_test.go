@@ -121,7 +121,7 @@ func TestAnAnswerThatIsNotWholeIsNone(t *testing.T) {
 
 func TestElementsAreReadInEveryFormThatSlurmHas(t *testing.T) {
 	for text, want := range map[string][]span{
-		"3": {{3, 3}}, "[3-7%3]": {{3, 7}}, "3-7%3": {{3, 7}}, "0,2,4-6": {{0, 0}, {2, 2}, {4, 6}}, "0-10:5": {{0, 0}, {5, 5}, {10, 10}}, "[0-3:2,9]": {{0, 0}, {2, 2}, {9, 9}}, "4000000": {{4000000, 4000000}},
+		"3": {{3, 3}}, "[3-7%3]": {{3, 7}}, "3-7%3": {{3, 7}}, "0,2,4-6": {{0, 0}, {2, 2}, {4, 6}}, "0-10:5": {{0, 0}, {5, 5}, {10, 10}}, "[0-3:2,9]": {{0, 0}, {2, 2}, {9, 9}}, "4000000": {{4000000, 4000000}}, "[0-3999999%5]": {{0, 3999999}},
 	} {
 		if got, _, err := parseElements(text); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
@@ -240,6 +240,8 @@ func TestTheIdOfASubmissionIsFoundInWhatSbatchSays(t *testing.T) {
 		"123\n": "123", "123;west\n": "123", "Submitted batch job 123\n": "123", "Submitted batch job 123 on cluster west\r\n": "123",
 		"sbatch wrapper 4.2\nPlease cite us\n123\n": "123", "123\r\n": "123", "7 jobs in the queue\n123\n": "123",
 		"": "", "0\n": "", "-3\n": "", "12a\n": "", "job 123 submitted\n": "", "1234567890123456789\n": "",
+		// A wrapper's number, and whose?
+		"Submitted batch job 123\n17\n": "", "17\n123\n": "", "123\n123\n": "123",
 	} {
 		if got := submittedID(said); got != want {
 			t.Errorf("%q: %q, want %q", said, got, want)

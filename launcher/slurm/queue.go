@@ -23,15 +23,20 @@ func (l *Launcher) List(ctx context.Context) (launcher.Listing, error) {
 	return parseSqueue(got.stdout, l.cfg.Run, time.Now(), func(tag string) bool { return l.noteOf(tag).Plain })
 }
 
-// Known asks squeue for one array.
+// Known asks squeue for one array. Jobs of other names under its id are not it: a controller that has lost its state gives ids out again.
 func (l *Launcher) Known(ctx context.Context, array string) (bool, error) {
 	if jobID(array) == "" {
 		return false, fmt.Errorf("%q is no job id", array)
 	}
-	got, err := l.run(ctx, "squeue", l.on("-h", "-j", array, "-o", "%A")...)
+	got, err := l.run(ctx, "squeue", l.on("-h", "-j", array, "-o", rowBegin+"%j"+rowEnd)...)
 	switch {
 	case err == nil:
-		return true, nil
+		names, err := rows(got.stdout)
+		if err != nil {
+			return false, err
+		}
+		ours := func(name string) bool { _, is := tagOf(name, l.cfg.Run); return is }
+		return len(names) == 0 || slices.ContainsFunc(names, ours), nil // ended ones are not shown
 	case errors.Is(err, errStatus) && strings.Contains(got.stderr, "Invalid job id specified"):
 		return false, nil
 	}

@@ -76,7 +76,7 @@ var phrases = []struct {
 func refusalOf(stderr string, failed error) error {
 	words := wordsOf(stderr)
 	lower := strings.ToLower(stderr)
-	final := strings.Contains(lower, "submission failed")
+	final := submissionFailed(stderr)
 	if !errors.Is(failed, errStatus) && !final { // cut short, perhaps in the middle of another try
 		return fmt.Errorf("%w (sbatch: %w)", launcher.ErrUnsure, failed)
 	}
@@ -96,6 +96,11 @@ func refusalOf(stderr string, failed error) error {
 		return fmt.Errorf("%w (%w)", launcher.ErrUnsure, failed)
 	}
 	return &launcher.Refusal{Kind: launcher.RefusedForGood, Text: words}
+}
+
+// submissionFailed: sbatch said that it has come to its end without a job.
+func submissionFailed(stderr string) bool {
+	return strings.Contains(strings.ToLower(stderr), "submission failed")
 }
 
 // wordsOf is what a command said, in one line without its own name and without what Slurm says of every refusal.

@@ -150,6 +150,9 @@ func (l *Launcher) Close(ctx context.Context) error {
 			if err == nil && len(left) == 0 {
 				return nil
 			}
+			if len(left) == 0 {
+				return fmt.Errorf("it is not known whether jobs of this run are left, as Slurm gives no answer that can be used; squeue -u %s shows them (names with dz-%s): %w", l.user, l.cfg.Run, err)
+			}
 			return errors.Join(fmt.Errorf("jobs %s have not ended: %w", keys(left), context.Cause(ctx)), err)
 		case <-time.After(500 * time.Millisecond):
 		}

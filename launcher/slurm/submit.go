@@ -243,27 +243,8 @@ func (l *Launcher) check(r launcher.Request) error {
 	if r.Count < 1 || r.Count >= mostElements {
 		fault("it asks for %d workers", r.Count)
 	}
-	if len(r.Argv) == 0 {
-		fault("it names no program")
-	} else if !strings.HasPrefix(r.Argv[0], "/") {
-		fault("the program %q is not an absolute path", r.Argv[0])
-	} else if _, err := process.LookPath(r.Argv[0], r.Dir, ""); err != nil {
+	if err := process.CheckCommand(r.Argv, r.Env, r.Dir); err != nil {
 		faults = append(faults, err)
-	}
-	for _, s := range slices.Concat(r.Argv, r.Env) {
-		if strings.IndexByte(s, 0) >= 0 {
-			fault("%q has a zero byte, which no program can be given", s)
-		}
-	}
-	for _, entry := range r.Env {
-		if strings.Index(entry, "=") < 1 {
-			fault("the environment entry %q is not NAME=VALUE", entry)
-		}
-	}
-	if info, err := os.Stat(r.Dir); err != nil {
-		fault("working directory: %w", err)
-	} else if !info.IsDir() || !strings.HasPrefix(r.Dir, "/") {
-		fault("the working directory %q is not an absolute path of a folder", r.Dir)
 	}
 	if r.LogPath == nil {
 		fault("it has no log path")
@@ -302,12 +283,12 @@ func (l *Launcher) submit(ctx context.Context, r launcher.Request) (string, erro
 	}
 	site, err := l.Site(ctx)
 	if err != nil {
-		return "", &launcher.Refusal{Kind: launcher.RefusedForNow, Text: err.Error()}
+		return "", notNow("%v", err)
 	}
 	for {
 		s, note, err := l.plan(r, site)
-		if err != nil {
-			return "", err
+		if err != nil { // as it would be the next time
+			return "", &launcher.Refusal{Kind: launcher.RefusedForGood, Text: err.Error()}
 		}
 		if err := tooMany(r.Count, note.Plain, site); err != nil {
 			return "", err
@@ -336,23 +317,28 @@ func tooMany(count int, plain bool, site Site) error {
 	return nil
 }
 
+// notNow is the error of a submission that Slurm has not heard of, for a cause that may pass: a disk that is full, a file system that is away.
+func notNow(format string, args ...any) error {
+	return &launcher.Refusal{Kind: launcher.RefusedForNow, Text: fmt.Sprintf(format, args...)}
+}
+
 // sbatch writes the script and runs sbatch on it.
 func (l *Launcher) sbatch(ctx context.Context, tag string, s Submission, note submission) (string, error) {
 	path := s.Argv[len(s.Argv)-1]
 	if err := writeFile(path, s.Script); err != nil {
-		return "", fmt.Errorf("the batch script cannot be written: %w", err)
+		return "", notNow("the batch script cannot be written: %v", err)
 	}
 	kept, _ := json.MarshalIndent(note, "", "  ")
 	if err := writeFile(l.notePath(tag), kept); err != nil {
-		return "", fmt.Errorf("the batch script cannot be written: %w", err)
+		return "", notNow("what belongs to the batch script cannot be written: %v", err)
 	}
 	program, err := l.find("sbatch")
 	if err != nil {
-		return "", err
+		return "", notNow("%v", err)
 	}
 	lock, err := l.lockSubmissions(ctx)
 	if err != nil {
-		return "", &launcher.Refusal{Kind: launcher.RefusedForNow, Text: err.Error()}
+		return "", notNow("%v", err)
 	}
 	defer lock.release()
 	l.mu.Lock()
@@ -365,11 +351,14 @@ func (l *Launcher) sbatch(ctx context.Context, tag string, s Submission, note su
 		if id := submittedID(got.stdout); id != "" {
 			return id, nil
 		}
-		return "", fmt.Errorf("%w (sbatch succeeded without a job id; it said: %s)", launcher.ErrUnsure, clip(got.stdout+got.stderr))
+		if !submissionFailed(got.stderr) { // else it is a wrapper that loses the status
+			return "", fmt.Errorf("%w (sbatch succeeded without one job id; it said: %s)", launcher.ErrUnsure, clip(got.stdout+got.stderr))
+		}
+		err = errStatus
 	}
 	if cmd.Process == nil {
 		l.forget(tag)
-		return "", err
+		return "", notNow("%v", err)
 	}
 	if id := submittedID(got.stdout); id != "" {
 		return id, nil // it was cut short, or failed, after it had the answer

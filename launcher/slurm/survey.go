@@ -67,9 +67,11 @@ type Node struct {
 
 // Up: jobs can start on it as it is.
 func (n *Node) Up() bool {
-	for _, bad := range []string{"DOWN", "DRAIN", "FAIL", "MAINT", "NO_RESPOND", "NOT_RESPONDING", "UNKNOWN"} {
-		if strings.Contains(n.State, bad) && !strings.Contains(n.State, "POWER") {
-			return false
+	for word := range strings.SplitSeq(n.State, "+") {
+		for _, bad := range []string{"DOWN", "DRAIN", "FAIL", "MAINT", "NO_RESPOND", "NOT_RESPONDING", "UNKNOWN"} {
+			if strings.HasPrefix(word, bad) { // not POWERED_DOWN and POWERING_DOWN: it is switched on when it is needed
+				return false
+			}
 		}
 	}
 	return !strings.Contains(n.State, "*")
@@ -290,7 +292,8 @@ func (l *Launcher) TestOnly(ctx context.Context, s Submission) (Forecast, error)
 	return f, nil
 }
 
-// ExpandNodes makes names of a list of nodes as Slurm writes it ("n[1-3,07],m"). What is no such list stands for itself.
+// ExpandNodes makes names of a list of nodes as Slurm writes it ("n[1-3,07],m"). What is no such list, or one of more than mostNodes,
+// stands for itself.
 func ExpandNodes(list string) (nodes []string) {
 	depth, start := 0, 0
 	for i, c := range list + "," {
@@ -300,7 +303,11 @@ func ExpandNodes(list string) (nodes []string) {
 		case c == ']':
 			depth--
 		case c == ',' && depth == 0:
-			nodes = append(nodes, expandOne(list[start:i])...)
+			part, ok := expandOne(list[start:i])
+			if !ok {
+				part = []string{list[start:i]}
+			}
+			nodes = append(nodes, part...)
 			start = i + 1
 		}
 	}
@@ -310,28 +317,34 @@ func ExpandNodes(list string) (nodes []string) {
 	return nodes
 }
 
-// mostNodes bounds what one pair of brackets may stand for.
+// mostNodes bounds what a name with brackets may stand for.
 const mostNodes = 100_000
 
-func expandOne(s string) (nodes []string) {
-	before, rest, ok := strings.Cut(s, "[")
+func expandOne(s string) (nodes []string, ok bool) {
+	before, rest, has := strings.Cut(s, "[")
+	if !has {
+		return []string{s}, true
+	}
 	inside, after, closed := strings.Cut(rest, "]")
-	if !ok || !closed {
-		return []string{s}
+	ends, ok := expandOne(after)
+	if !closed || !ok {
+		return nil, false
 	}
 	for part := range strings.SplitSeq(inside, ",") {
 		low, high, isRange := strings.Cut(part, "-")
 		if !isRange {
 			high = low
 		}
-		a, err := strconv.Atoi(low)
-		b, err2 := strconv.Atoi(high)
-		if err != nil || err2 != nil || b-a > mostNodes {
-			return []string{s}
+		a, err := number(low)
+		b, err2 := number(high)
+		if err != nil || err2 != nil || len(nodes)+max(b-a+1, 0)*len(ends) > mostNodes {
+			return nil, false
 		}
 		for ; a <= b; a++ {
-			nodes = append(nodes, expandOne(fmt.Sprintf("%s%0*d%s", before, len(low), a, after))...)
+			for _, end := range ends {
+				nodes = append(nodes, fmt.Sprintf("%s%0*d%s", before, len(low), a, end))
+			}
 		}
 	}
-	return nodes
+	return nodes, true
 }

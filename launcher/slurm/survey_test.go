@@ -28,7 +28,8 @@ func TestNodesAreReadWithAllThatTheyHave(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	for state, up := range map[string]bool{"IDLE": true, "MIXED": true, "ALLOCATED": true, "IDLE~": true, "IDLE+CLOUD+POWERED_DOWN": true, "DOWN*": false, "IDLE*": false, "IDLE+DRAIN": false, "FAIL": false, "IDLE+MAINTENANCE+RESERVED": false} {
+	for state, up := range map[string]bool{"IDLE": true, "MIXED": true, "ALLOCATED": true, "IDLE~": true, "IDLE+CLOUD+POWERED_DOWN": true, "DOWN*": false, "IDLE*": false, "IDLE+DRAIN": false, "FAIL": false, "IDLE+MAINTENANCE+RESERVED": false,
+		"IDLE+DRAIN+POWERED_DOWN": false, "DOWN+POWERED_DOWN": false, "IDLE+POWERING_DOWN": true} {
 		if n := (Node{State: state}); n.Up() != up {
 			t.Errorf("%s: up is %v", state, !up)
 		}
@@ -64,6 +65,14 @@ func TestListsOfNodesAreExpanded(t *testing.T) {
 	} {
 		if got := strings.Join(ExpandNodes(list), " "); got != want {
 			t.Errorf("%s: %s, want %s", list, got, want)
+		}
+	}
+}
+
+func TestAListOfMoreNodesThanThereCanBeStandsForItself(t *testing.T) {
+	for _, list := range []string{"n[0-999999]", "n[0-99999][0-99999]", "n[1-9][1-9][1-9][1-9][1-9][1-9][1-9]", "n[" + strings.Repeat("0", 10_000) + "-99999]", "n[1-60000,1-60000]"} {
+		if got := ExpandNodes(list); len(got) != 1 || got[0] != list {
+			t.Errorf("%.40s stands for %d nodes", list, len(got))
 		}
 	}
 }

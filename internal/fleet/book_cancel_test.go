@@ -1,0 +1,129 @@
+package fleet
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"example.org/daisy/launcher"
+)
+
+func TestElementsAreCancelledOnceAFreshAnswerShowsThem(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 4)
+	x.list(rows("40 1 0-3 pending")...)
+	x.said = nil
+	for _, i := range []int{1, 2} {
+		x.b.Cancel(x.now, launcher.Worker{Tag: "1", Element: i})
+	}
+	x.list(rows("40 1 0-0 running", "40 1 1-3 pending")...)
+	if c := x.expect(CallCancel); c.Tag != "1" || c.Array != "40" || !slices.Equal(c.Elements, []int{1, 2}) {
+		t.Errorf("cancelled is %+v", c)
+	}
+	x.answer(Answer{})
+	// One is gone, the other has started meanwhile: it is tried again, but not for ever.
+	x.lists = rows("40 1 0-0 running", "40 1 3-3 pending", "40 1 2-2 running")
+	for range 2 {
+		if c := x.expect(CallCancel); !slices.Equal(c.Elements, []int{2}) {
+			t.Errorf("cancelled is %+v", c)
+		}
+		x.answer(Answer{})
+	}
+	x.said = x.said[:0]
+	for range 30 {
+		x.list(x.lists...)
+	}
+	x.tells("stays of 1")
+}
+
+func TestAnArrayOfWhichNothingIsWantedIsCancelledWholeAndAtOnce(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 3)
+	x.now += 2 * time.Second
+	for i := range 3 {
+		x.b.Cancel(x.now, launcher.Worker{Tag: "1", Element: i})
+	}
+	began := x.now
+	if c, ok := x.next(0); !ok || c.Kind != CallCancelArray || c.Array != "40" {
+		t.Fatalf("%v after %v", c, x.now-began)
+	}
+	x.answer(Answer{})
+	x.list(rows("40 1 0-2 cancelled")...)
+	x.tells("1.0 ended: cancelled, ours", "1.1 ended: cancelled, ours", "1.2 ended: cancelled, ours")
+}
+
+func TestASubmissionThatWasNotMadeYetIsDropped(t *testing.T) {
+	x := newLedger(t)
+	x.b.Submit(0, "1", 1, nil)
+	x.b.Cancel(0, launcher.Worker{Tag: "1"})
+	if c, ok := x.next(time.Hour); ok {
+		t.Errorf("a call %+v", c)
+	}
+	x.tells("1.0 ended: never started, ours")
+}
+
+func TestPendingElementsKeepOffABadNode(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		x := newLedger(t)
+		x.submitted("1", "40", 2)
+		x.lists = rows("40 1 0-0 running", "40 1 1-1 pending")
+		x.list(x.lists...)
+		x.said = nil
+		x.b.Exclude("1", []string{"n1"})
+		if c := x.expect(CallExclude); c.Array != "40" || !slices.Equal(c.Nodes, []string{"n1"}) {
+			t.Errorf("excluded is %+v", c)
+		}
+		if !refused {
+			x.answer(Answer{})
+			if c, ok := x.next(time.Hour); ok && c.Kind != CallList {
+				t.Errorf("then %+v", c)
+			}
+			continue
+		}
+		x.answer(Answer{Err: errors.New("Access denied")})
+		x.tells("not excluded of 1")
+		if c := x.expect(CallCancel); !slices.Equal(c.Elements, []int{1}) {
+			t.Errorf("cancelled is %+v", c)
+		}
+	}
+}
+
+func TestWhatWasCancelledHasTimeToGo(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 1)
+	x.lists = rows("40 1 0-0 running")
+	x.list(x.lists...)
+	x.b.Cancel(x.now, launcher.Worker{Tag: "1"})
+	x.expect(CallCancelArray)
+	at := x.now
+	x.answer(Answer{})
+	x.expect(CallCancelArray)
+	if x.now < at+time.Minute || x.now > at+2*time.Minute {
+		t.Errorf("one that runs is cancelled again after %v", x.now-at)
+	}
+	x.answer(Answer{})
+	x.lists = rows("40 1 0-0 completing")
+	x.list(x.lists...)
+	x.list()
+	x.tells("1.0 running", "1.0 unknown")
+}
+
+func TestASystemThatCannotExcludeIsAskedOnce(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 2)
+	x.lists = rows("40 1 0-1 pending")
+	x.list(x.lists...)
+	x.b.Exclude("1", []string{"n1"})
+	x.expect(CallExclude)
+	x.answer(Answer{Err: errors.New("Access denied")})
+	x.expect(CallCancelArray)
+	x.answer(Answer{Err: errors.New("Access denied")})
+	x.b.Exclude("1", []string{"n1", "n2"})
+	for range 3 {
+		if c, _ := x.next(time.Hour); c.Kind == CallExclude {
+			t.Fatal("it is asked again")
+		}
+		x.answer(Answer{Listing: launcher.Listing{Elements: x.lists}})
+	}
+}

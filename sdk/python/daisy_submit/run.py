@@ -1,0 +1,165 @@
+"""run_blockwise: tasks in, statistics out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+from typing import Any, Dict, List, Mapping, Optional
+
+from . import program, result
+from . import progress as showing
+from .errors import BlocksFailed, DaisySubmitError, JobError, RunNotComplete
+from .job import INSTEAD, Job, run_name
+
+# The script that "export" imports at the moment.
+importing: Optional[str] = None
+
+
+def run_blockwise(
+    tasks: Any,
+    launcher: str = "local",
+    *,
+    name: Optional[str] = None,
+    directory: Any = None,
+    tracking: Any = None,
+    resources: Optional[Mapping[str, Any]] = None,
+    settings: Optional[Mapping[str, Mapping[str, Any]]] = None,
+    slurm: Optional[Mapping[str, Any]] = None,
+    progress: showing.Choice = True,
+    **run_keys: Any,
+) -> result.RunResult:
+    """Runs tasks to their end, as "daisy-submit run" does, with the present folder as that of the job file.
+
+    tasks: a Task, a Pipeline, or a list of tasks, of daisy 2 or of this package. launcher: "local", "serial" or "slurm".
+    directory: where run directories are made ("runs"). tracking: a folder that keeps done marks. resources: what all workers may use
+    together, as {"cpu": 16, "memory": "64GiB"}. settings: further keys of [[task]] by task, "*" for all, as {"predict": {"requires": {"gpu": 1}}}.
+    slurm: keys of [slurm]. progress: True (bars), False (nothing), or a function that gets a Progress about once a second.
+    run_keys: further keys of [run], such as grace="1m".
+
+    Raises BlocksFailed if blocks failed for good, RunNotComplete if the run ended early for another reason, JobError (and its kind
+    FunctionRefused) if something is wrong before it starts. KeyboardInterrupt ends the run in order; a second one at once.
+    """
+    if importing is not None:
+        raise JobError(f'{importing} runs its tasks when it is imported: put what starts the run below if __name__ == "__main__":')
+    if os.environ.get("DAISY_ANSWER_FD"):
+        raise JobError('run_blockwise was called by a worker, while it imports the function of a block or runs it: put what starts the run below if __name__ == "__main__":')
+    job = make(tasks, launcher, name, directory, tracking, resources, settings, slurm, run_keys)
+    show = showing.choose(progress)
+    try:
+        return _run(job, show)
+    finally:
+        show.close()
+
+
+def job_file(
+    tasks: Any,
+    launcher: str = "local",
+    *,
+    name: Optional[str] = None,
+    directory: Any = None,
+    tracking: Any = None,
+    resources: Optional[Mapping[str, Any]] = None,
+    settings: Optional[Mapping[str, Mapping[str, Any]]] = None,
+    slurm: Optional[Mapping[str, Any]] = None,
+    **run_keys: Any,
+) -> str:
+    """The job file that run_blockwise would run, for the present folder. Nothing is started."""
+    job = make(tasks, launcher, name, directory, tracking, resources, settings, slurm, run_keys)
+    if job.masks:
+        raise JobError(f'task "{next(iter(job.masks))}" has a skip_mask, which is a file of its own: python -m daisy_submit export -o FILE writes both')
+    return job.text({})
+
+
+def make(
+    tasks: Any,
+    launcher: str,
+    name: Optional[str],
+    directory: Any,
+    tracking: Any,
+    resources: Optional[Mapping[str, Any]],
+    settings: Optional[Mapping[str, Mapping[str, Any]]],
+    slurm: Optional[Mapping[str, Any]],
+    run_keys: Mapping[str, Any],
+) -> Job:
+    for key in run_keys:
+        if key in INSTEAD:
+            raise JobError(f"{key} is an option of daisy's run_blockwise that is not here: {INSTEAD[key]}")
+    run: Dict[str, Any] = {"name": run_name(name), "launcher": launcher}
+    for key, value in (("directory", directory), ("tracking", tracking)):
+        if value is not None:
+            run[key] = os.fspath(value)
+    if resources is not None:
+        run["resources"] = dict(resources)
+    run.update(run_keys)
+    return Job(tasks, run, settings or {}, slurm or {}, os.getcwd())
+
+
+def _run(job: Job, show: showing.Silent) -> result.RunResult:
+    files: List[str] = []
+
+    def remove() -> None:
+        while files:
+            os.unlink(files.pop())
+
+    stats: List[Mapping[str, Any]] = []
+
+    def out(line: str) -> None:
+        event = json.loads(line)
+        # The run has begun, and has in its directory what it needs of the files.
+        remove()
+        if event["event"] == "progress":
+            show.update(showing.read(event))
+        elif event["event"] == "notice":
+            show.notice(event["text"])
+        elif event["event"] == "end":
+            stats.append(event["stats"])
+
+    def err(line: str) -> None:
+        if not line.startswith("next: "):  # the exception says it
+            show.notice(line)
+
+    try:
+        path = write(job, files)
+        ended = program.run(["run", "--json", "--with-stdin", path], job.folder, out, err)
+    finally:
+        remove()
+    if not stats:
+        if ended.interrupted:
+            raise KeyboardInterrupt
+        # Where the line stands in a file that is gone says nothing.
+        text = re.sub(re.escape(path) + r"(:\d+)?: ", "", "\n".join(ended.said)) or f"it ended with status {ended.status} and without a word"
+        raise JobError(text) if ended.status == 2 else DaisySubmitError(text)
+    how = result.read(stats[-1])
+    following = [line for line in ended.said if line.startswith("next: ")]
+    if ended.interrupted and ended.status == 128 + signal.SIGINT:
+        for line in following:
+            show.notice(line)
+        raise KeyboardInterrupt
+    if ended.status == 0:
+        return how
+    if any(task.failed for task in how.tasks.values()) and how.state == "failed":
+        raise BlocksFailed(how, following)
+    told = how.message or " ".join(line for line in ended.said if line not in following)
+    raise RunNotComplete("\n".join([f"the run ended before all blocks were done ({how.state}): {told}", repr(how), *following]), how)
+
+
+def write(job: Job, files: List[str]) -> str:
+    """Writes the job file and its masks beside it; files gets their paths."""
+
+    def new(suffix: str, content: bytes) -> str:
+        handle, path = tempfile.mkstemp(suffix, f".{job.run['name']}-", job.folder)
+        files.append(path)
+        with os.fdopen(handle, "wb") as f:
+            f.write(content)
+        return path
+
+    masks = {task: os.path.basename(new(".npy", content)) for task, content in job.masks.items()}
+    return new(".toml", job.text(masks).encode())
+
+
+if sys.platform == "win32":  # the program needs signals and process groups
+    raise ImportError("daisy_submit runs on Linux and macOS only; on Windows use it within WSL")

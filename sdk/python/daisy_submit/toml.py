@@ -1,0 +1,43 @@
+"""Writes TOML: the few kinds of values that a job file has."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Mapping
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
+
+
+def key(name: str) -> str:
+    return name if _BARE.match(name) else string(name)
+
+
+def string(text: str) -> str:
+    text.encode()  # what is no text, as a file name of other bytes, is an error
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def value(v: Any) -> str:
+    """A string, whole or other number, boolean, list or table."""
+    if isinstance(v, bool):
+        return "true" if v else "false"
+    if isinstance(v, str):
+        return string(v)
+    if isinstance(v, int):
+        return str(int(v))
+    if isinstance(v, float):
+        return repr(v)
+    if isinstance(v, Mapping):
+        return "{ " + ", ".join(f"{key(str(k))} = {value(item)}" for k, item in v.items()) + " }" if v else "{}"
+    if isinstance(v, (list, tuple)):
+        return "[" + ", ".join(value(item) for item in v) + "]"
+    if hasattr(v, "__fspath__"):
+        return string(str(v.__fspath__()))
+    if hasattr(v, "__index__"):
+        return str(v.__index__())  # whole numbers of numpy
+    raise TypeError(f"{v!r}, a {type(v).__name__}, has no place in a job file")
+
+
+def table(header: str, content: Mapping[str, Any]) -> str:
+    return "\n".join([header] + [f"{key(k)} = {value(v)}" for k, v in content.items()]) + "\n"
