@@ -568,6 +568,13 @@ func (co *coordinator) sendLazyTo(l *link) {
 func (co *coordinator) sendTo(l *link) {
 	p := l.out
 	l.out, l.lazy = nil, false
+	if w := co.world; w.net.flaky.has(w.now) && slices.ContainsFunc(p.orders, func(o order) bool { return o.kind == engine.EffectWelcome }) && w.net.rng.IntN(2) == 0 {
+		w.saw(sawFlaky)
+		w.recycle(p)
+		w.sendToWorker(w.packet(l), workerClosed)
+		w.queue.push(event{at: w.now, to: co, what: coClosed, packet: w.packet(l)})
+		return
+	}
 	if l.coOpen {
 		co.world.sendToWorker(p, workerPacket)
 	} else {

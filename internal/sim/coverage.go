@@ -18,6 +18,7 @@ const (
 	sawWorkerStalled // an event had to wait for a worker that was stopped
 	sawClosed        // a connection ended under a worker
 	sawHalfOpen      // a packet was lost on a connection that nobody closed
+	sawFlaky         // a connection ended before a worker heard that it was welcome
 	sawHeldBack      // a packet waited for a network that was cut
 	sawUnreachable   // a worker could not connect
 	sawRefused       // workers on this machine were refused
@@ -73,7 +74,7 @@ const (
 )
 
 var sightNames = [sights]string{"coordinator killed at an effect", "killed on its disk", "killed before a commit", "power failure", "disk full", "sync failed", "coordinator stopped",
-	"taken over and awake", "commit refused after a takeover", "worker died", "worker stopped", "connection ended", "half-open connection", "packet held back", "coordinator unreachable", "workers refused",
+	"taken over and awake", "commit refused after a takeover", "worker died", "worker stopped", "connection ended", "half-open connection", "connection ended before a welcome", "packet held back", "coordinator unreachable", "workers refused",
 	"worker ended as it started", "user code cannot start", "ended by a person", "silent worker gave up", "result left in the outbox", "result taken from the outbox", "block ran twice at once", "journal snapshot",
 	"block timed out", "block out of memory", "block ended its worker", "worker reassigned", "block recalled", "worker taken over with blocks", "worker came by itself", "its name was taken", "run without a launcher",
 	"limit changed", "node excluded", "node taken back", "one worker stopped", "element preempted", "element at its time limit", "element warned of its limit", "node failed under an element", "node thought dead that lived",

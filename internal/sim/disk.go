@@ -261,13 +261,16 @@ func (f *memFile) powerFailure() {
 	f.undo, f.lost = nil, nil
 }
 
-// unwrite takes a write back, but for the sectors that had reached the disk by chance.
+// unwrite takes a write back, but for the sectors that had reached the disk by chance. What it added is cut off behind the last of them; or the length had
+// reached the disk before, and whatever stood in those sectors is there, zeros or not.
 func (f *memFile) unwrite(w memWrite, chance bool) {
 	size := len(w.was) + w.grew
 	if size == 0 || w.at+size > len(f.data) {
 		return
 	}
-	reached := 0 // bytes of the growth that stay, as the length is written last
+	reached := 0 // bytes of the growth that stay
+	length := f.disk.rng.IntN(4) == 0
+	garbage := length && f.disk.rng.IntN(2) == 0
 	for from, to := 0, 0; from < size; from = to {
 		to = min((w.at+from)/sector*sector+sector-w.at, size)
 		if chance && f.disk.rng.IntN(2) == 0 {
@@ -277,12 +280,12 @@ func (f *memFile) unwrite(w memWrite, chance bool) {
 		for i := from; i < to; i++ {
 			if i < len(w.was) {
 				f.data[w.at+i] = w.was[i]
-			} else {
-				f.data[w.at+i] = 0
+			} else if f.data[w.at+i] = 0; garbage {
+				f.data[w.at+i] = byte(f.disk.rng.Uint32())
 			}
 		}
 	}
-	if w.grew > 0 && w.at+size == len(f.data) {
+	if w.grew > 0 && w.at+size == len(f.data) && !length {
 		f.data = f.data[:w.at+max(reached, len(w.was))]
 	}
 }

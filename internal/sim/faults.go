@@ -81,6 +81,8 @@ const (
 	FaultStopWorker
 	// FaultGuest: workers come by themselves.
 	FaultGuest
+	// FaultFlaky: for a while, connections end when a worker is about to hear that it is welcome.
+	FaultFlaky
 	// FaultPartial: answers leave rows out. FaultGang: what runs on a node is suspended. FaultVanish: an element ends and leaves no trace.
 	// FaultBeside: a second process of an element starts.
 	FaultPartial
@@ -94,7 +96,7 @@ const (
 )
 
 var faultNames = [...]string{"crash", "crash-on-disk", "uncommitted", "power", "disk-full", "sync", "slow-sync", "stall", "suspend", "take-over", "worker-dies", "worker-stalls",
-	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "set", "exclude", "stop-worker", "guest", "partial", "gang", "vanish", "beside", "forgets", "hand"}
+	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "set", "exclude", "stop-worker", "guest", "flaky", "partial", "gang", "vanish", "beside", "forgets", "hand"}
 
 // String is the fault's name.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -250,6 +252,8 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 		}
 	case FaultGuest:
 		a.guests(f)
+	case FaultFlaky:
+		w.net.flaky = interval{w.now, w.now + 2*f.For}
 	default:
 		if q, is := w.launcher.(*queue); is {
 			q.upset(f, lasts)

@@ -30,6 +30,9 @@ type checks struct {
 	tags map[string]uint64 // submissions by the epoch that made them
 	made map[string]bool   // those that a launcher was asked for, by whichever coordinator
 
+	// ran is which block a worker has given back under a lease of this epoch.
+	ran map[scheduler.Lease]need
+
 	limits  limits
 	relimit bool // one has changed
 }
@@ -80,7 +83,7 @@ func (c *checks) fail(format string, args ...any) {
 // begins: a coordinator has read what there was, and has not said anything yet.
 func (c *checks) begins(co *coordinator, p *scheduler.Pipeline) {
 	c.record, c.durable, c.waiting = 0, 0, c.waiting[:0]
-	c.refused, c.leases = make(map[scheduler.Lease]bool), make(map[scheduler.Lease]bool)
+	c.refused, c.leases, c.ran = make(map[scheduler.Lease]bool), make(map[scheduler.Lease]bool), make(map[scheduler.Lease]need)
 	if c.tasks == nil {
 		c.tags, c.made, c.archive = make(map[string]uint64), make(map[string]bool), make(map[journal.Position][][]byte)
 		for i, t := range p.Tasks() {
@@ -235,6 +238,9 @@ func (c *checks) handedOut(h scheduler.Handout) {
 // attempt: an end was counted.
 func (c *checks) attempt(a *engine.Attempt) {
 	t := &c.tasks[a.Handout.Task]
+	if is, given := c.ran[a.Handout.Lease]; given && is != (need{a.Handout.Task, a.Handout.Block}) {
+		c.fail("block %d of task %d was given back, and counts as block %d of task %d", is.block, is.task, a.Handout.Block, a.Handout.Task)
+	}
 	switch a.Verdict {
 	case scheduler.Succeeded, scheduler.WasSkipped:
 		if t.counted.Get(a.Handout.Block) {
@@ -303,6 +309,13 @@ func (c *checks) conflicts(x *worker, b *heldBlock) {
 		if g.ReadRoi(other).Intersects(write) || g.WriteRoi(other).Intersects(read) {
 			c.fail("block %d of task %d runs on %s beside block %d, and one reads what the other writes", b.h.Block, b.h.Task, x.id, other)
 		}
+	}
+}
+
+// gives: a worker has told how a block ended.
+func (c *checks) gives(u *undelivered) {
+	if u.ev.Epoch == c.world.epoch && c.world.cfg.Small {
+		c.ran[u.ev.Lease] = need{u.h.Task, u.h.Block}
 	}
 }
 

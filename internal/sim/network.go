@@ -62,6 +62,8 @@ type network struct {
 	slow         interval
 	slowBy       time.Duration
 	nodes        []cut // by node
+	// flaky: connections end when a worker is to hear that it is welcome.
+	flaky interval
 	// hostDown: the coordinator's machine has no power. Nobody answers, and nobody refuses.
 	hostDown bool
 }

@@ -19,6 +19,7 @@ type fold struct {
 type foldedBlock struct {
 	good, final  bool
 	blamed, lost int
+	cuts         int // ends of workers that cut it
 }
 
 // folded reads the journal as it is on the disk.
@@ -36,6 +37,8 @@ func (c *checks) folded() (folds []fold, end *engine.Record, tags map[string]boo
 		switch r.Kind {
 		case engine.RecordEnd:
 			c.foldEnd(&folds[r.Task], &r)
+		case engine.RecordCut:
+			folds[r.Task].at(r.Block).cuts++
 		case engine.RecordMark:
 			folds[r.Task].mark = max(folds[r.Task].mark, r.Block)
 		case engine.RecordSubmission:
@@ -95,13 +98,21 @@ func (c *checks) compacts(at journal.Position, options []journal.ReadOption) {
 	c.archive[at] = list
 }
 
-func (c *checks) foldEnd(f *fold, r *engine.Record) {
-	spec := &c.world.cfg.Job.Tasks[r.Task]
-	b := f.blocks[r.Block]
+// mostCuts is how often a block may have a worker's life and be cut by its end.
+const mostCuts = 2
+
+func (f *fold) at(block int64) *foldedBlock {
+	b := f.blocks[block]
 	if b == nil {
 		b = new(foldedBlock)
-		f.blocks[r.Block] = b
+		f.blocks[block] = b
 	}
+	return b
+}
+
+func (c *checks) foldEnd(f *fold, r *engine.Record) {
+	spec := &c.world.cfg.Job.Tasks[r.Task]
+	b := f.at(r.Block)
 	if b.good || b.final {
 		c.fail("the journal has an end of block %d of task %d, which had ended", r.Block, r.Task)
 	}
@@ -130,7 +141,7 @@ func (c *checks) foldEnd(f *fold, r *engine.Record) {
 	case scheduler.Returned:
 		f.tally.Returned++
 	}
-	if b.blamed > spec.MaxRetries || b.lost >= spec.MaxLost {
+	if b.blamed > spec.MaxRetries || b.lost >= spec.MaxLost || scheduler.Outcome(r.Outcome) == scheduler.Returned && b.cuts >= mostCuts {
 		b.final = true
 		f.tally.Failed++
 	}

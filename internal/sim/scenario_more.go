@@ -11,7 +11,7 @@ func drawMore(r *rand.Rand, c *Config) {
 	if c.Batch == nil && r.IntN(8) == 0 {
 		c.External, c.Unlimited, c.Nodes = true, true, 3
 	}
-	kinds := []FaultKind{FaultSet, FaultExclude, FaultStopWorker, FaultGuest}
+	kinds := []FaultKind{FaultSet, FaultExclude, FaultStopWorker, FaultGuest, FaultFlaky, FaultWorkerStalls}
 	if c.Batch != nil {
 		kinds = append(kinds, FaultPartial, FaultGang, FaultGang, FaultVanish, FaultBeside, FaultNetless, FaultPreempt, FaultNode)
 		c.Batch.Requeue = r.IntN(3) == 0
@@ -29,7 +29,11 @@ func drawMore(r *rand.Rand, c *Config) {
 	span := drawSpan(r, c)
 	for range r.IntN(4) {
 		if r.IntN(2) == 0 {
-			c.Faults = append(c.Faults, drawFault(r, span, kinds))
+			f := drawFault(r, span, kinds)
+			if f.Kind == FaultWorkerStalls { // for longer than anybody waits
+				f.For += 20 * time.Minute
+			}
+			c.Faults = append(c.Faults, f)
 		}
 	}
 }

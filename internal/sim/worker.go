@@ -455,6 +455,7 @@ func (w *worker) rename(kept []engine.Kept) {
 		for i := range w.unacked {
 			if u := &w.unacked[i]; u.ev.Epoch == k.Epoch && u.ev.Lease == k.Was {
 				u.ev.Epoch, u.ev.Lease, u.h.Lease, u.h.Attempt = w.epoch, k.Now, k.Now, k.Attempt
+				w.world.checks.gives(u)
 				break
 			}
 		}
@@ -608,6 +609,7 @@ func (w *worker) release(i int, outcome scheduler.Outcome, wall time.Duration) {
 		}
 	}
 	w.unacked = append(w.unacked, undelivered{ev, b.h})
+	w.world.checks.gives(&w.unacked[len(w.unacked)-1])
 	w.say(ev)
 }
 
