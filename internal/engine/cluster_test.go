@@ -50,6 +50,7 @@ type cluster struct {
 	submits  []*Submission
 	lastDone time.Duration     // when a block was done
 	served   map[string]string // arrays whose workers got blocks, by tag; over all lives
+	told     *strings.Builder  // takes what is told of the run, if it is not nil
 }
 
 type future struct {
@@ -150,6 +151,9 @@ func (c *cluster) commit() {
 func (c *cluster) effect(f *Effect) {
 	answer := func(a Answer) {
 		c.after(100*time.Millisecond, func() { c.apply(Event{Kind: EventAnswered, Answer: &a}) })
+	}
+	if c.told != nil {
+		c.tell(f)
 	}
 	switch f.Kind {
 	case EffectAppend:
