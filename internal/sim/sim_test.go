@@ -13,12 +13,13 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 0, "how many seeds TestSeeds runs; 0 = as many as fit a test run")
-	from    = flag.Uint64("from", 1, "the first seed of TestSeeds")
-	seed    = flag.Uint64("seed", 1, "the seed that TestSeed runs")
-	keep    = flag.String("keep", "all", "the faults of the seed that TestSeed keeps, by number: all, none, or 0,3,7")
-	stop    = flag.Int("stop", 5, "TestSeeds stops at so many failures; at 1 it does not look for fewer faults")
-	withLog = flag.Bool("log", false, "TestSeed prints everything that happens")
+	seeds         = flag.Int("seeds", 0, "how many seeds TestSeeds runs; 0 = as many as fit a test run")
+	from          = flag.Uint64("from", 1, "the first seed of TestSeeds")
+	seed          = flag.Uint64("seed", 1, "the seed that TestSeed runs")
+	keep          = flag.String("keep", "all", "the faults of the seed that TestSeed keeps, by number: all, none, or 0,3,7")
+	stop          = flag.Int("stop", 5, "TestSeeds stops at so many failures; at 1 it does not look for fewer faults")
+	updateDigests = flag.Bool("update-digests", false, "TestASeedAlwaysSaysTheSame writes "+digests+" anew")
+	withLog       = flag.Bool("log", false, "TestSeed prints everything that happens")
 )
 
 // raced: the race detector is on, and everything takes long.
