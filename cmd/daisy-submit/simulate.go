@@ -77,11 +77,8 @@ func simulate(c *cli.Context) error {
 	answer := simulation{Version: 1, Name: variants[0].job.Name, Seed: w.seed, Assumed: w.assumed(variants[0]), Forecasts: []forecast{}, Worth: []worth{}, Warnings: w.warnings(variants)}
 	for _, v := range variants {
 		f, err := sim.Predict(v.config)
-		if errors.Is(err, sim.ErrBroken) {
-			return &statusError{exitBroken, fmt.Errorf("%s%w; please report it with the job file and this command (seed %d)", v.prefix(), err, w.seed)}
-		}
 		if err != nil {
-			return usage("%s%w", v.prefix(), err)
+			return w.noForecast(v, err)
 		}
 		answer.add(v, &f)
 		if w.svg != "" {
@@ -100,6 +97,14 @@ func simulate(c *cli.Context) error {
 		return infrastructure(err)
 	}
 	return nil
+}
+
+// noForecast is why there is none: the run cannot begin or does not end, or this program is wrong.
+func (w *whatIf) noForecast(v *variant, err error) error {
+	if errors.Is(err, sim.ErrBroken) {
+		return &statusError{exitBroken, fmt.Errorf("%s%w; please report it with the job file and this command (seed %d)", v.prefix(), err, w.seed)}
+	}
+	return usage("%s%w", v.prefix(), err)
 }
 
 // A variant is one run to be simulated.

@@ -195,6 +195,15 @@ func TestABatchSystemIsWaitedForInASimulation(t *testing.T) {
 	}
 }
 
+func TestAForecastThatBreaksARuleHasAStatusOfItsOwn(t *testing.T) {
+	for err, want := range map[error]int{fmt.Errorf("%w, at 3s: block 7 is counted twice", sim.ErrBroken): exitBroken, errors.New("the run does not end"): exitUsage} {
+		var s *statusError
+		if got := (&whatIf{seed: 5}).noForecast(&variant{}, err); !errors.As(got, &s) || s.status != want || !strings.Contains(got.Error(), err.Error()) {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
+
 func TestASimulationTakesTheTimeThatAJobAsksSlurmFor(t *testing.T) {
 	job := strings.Replace(twoTasks, "resources = { cpu = 8 }", "launcher = \"slurm\"", 1)
 	job = strings.Replace(job, `id = "predict"`, "id = \"predict\"\nslurm = { time = \"30m\" }", 1)

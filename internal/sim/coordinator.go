@@ -568,7 +568,7 @@ func (co *coordinator) sendLazyTo(l *link) {
 func (co *coordinator) sendTo(l *link) {
 	p := l.out
 	l.out, l.lazy = nil, false
-	if w := co.world; w.net.flaky.has(w.now) && slices.ContainsFunc(p.orders, func(o order) bool { return o.kind == engine.EffectWelcome }) && w.net.rng.IntN(2) == 0 {
+	if w := co.world; w.net.flaky.has(w.now) && slices.ContainsFunc(p.orders, func(o order) bool { return o.kind == engine.EffectWelcome }) && w.net.rng.IntN(8) > 0 {
 		w.saw(sawFlaky)
 		w.recycle(p)
 		w.sendToWorker(w.packet(l), workerClosed)
