@@ -129,7 +129,7 @@ func (co *coordinator) start() error {
 		return err
 	}
 	if co.past != nil {
-		recovered = co.readOutbox(pipeline)
+		recovered = append(co.readOutbox(pipeline), co.retries()...)
 	}
 	co.pipeline = pipeline
 	var left []launcher.Worker
@@ -152,6 +152,24 @@ func (co *coordinator) start() error {
 	}
 	co.apply(engine.Event{Kind: engine.EventTick})
 	return nil
+}
+
+// retries are what a person says who wants blocks run again that have failed for good.
+func (co *coordinator) retries() (list []engine.Record) {
+	w := co.world
+	for i := range w.cfg.Job.Tasks {
+		r := engine.Record{Kind: engine.RecordRetry, Task: int32(i)}
+		if !w.retry {
+			continue
+		}
+		if _, _, err := co.past.Add(&r); err != nil {
+			w.checks.fail("a retry is refused: %v", err)
+		}
+		list = append(list, r)
+		w.saw(sawRetry)
+	}
+	w.retry = false
+	return list
 }
 
 // mine says whether the run is this coordinator's still.

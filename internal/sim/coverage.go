@@ -36,6 +36,7 @@ const (
 	sawReassigned
 	sawRecalled
 	sawTakenOver // a worker of an earlier epoch brought its blocks
+	sawRetry     // a person has run again what had failed
 	sawGuest     // a worker came by itself
 	sawGuestTwin // under a name that was taken
 	sawExternal  // of a run without a launcher
@@ -76,7 +77,7 @@ const (
 var sightNames = [sights]string{"coordinator killed at an effect", "killed on its disk", "killed before a commit", "power failure", "disk full", "sync failed", "coordinator stopped",
 	"taken over and awake", "commit refused after a takeover", "worker died", "worker stopped", "connection ended", "half-open connection", "connection ended before a welcome", "packet held back", "coordinator unreachable", "workers refused",
 	"worker ended as it started", "user code cannot start", "ended by a person", "silent worker gave up", "result left in the outbox", "result taken from the outbox", "block ran twice at once", "journal snapshot",
-	"block timed out", "block out of memory", "block ended its worker", "worker reassigned", "block recalled", "worker taken over with blocks", "worker came by itself", "its name was taken", "run without a launcher",
+	"block timed out", "block out of memory", "block ended its worker", "worker reassigned", "block recalled", "worker taken over with blocks", "failed blocks run again", "worker came by itself", "its name was taken", "run without a launcher",
 	"limit changed", "node excluded", "node taken back", "one worker stopped", "element preempted", "element at its time limit", "element warned of its limit", "node failed under an element", "node thought dead that lived",
 	"element on a black hole", "element suspended", "element back in the queue", "element started again", "second process of an element", "element vanished", "id given to others", "element cancelled by an administrator",
 	"no answer", "empty answer", "incomplete answer", "array made, answer lost", "submission lost", "array appears later", "two arrays of a submission", "worker of a second array", "refused for a limit",

@@ -282,7 +282,7 @@ func (c *checks) began(x *worker, b *heldBlock) {
 	}
 	t.running[b.h.Block] = execution{x, c.world.now}
 	most := c.limits.Tasks[b.h.Task].MaxWorkers
-	if n := int64(len(t.running)); most > 0 && n > most && t.runs() > most && !c.limits.lax[b.h.Task] {
+	if n := int64(len(t.running)); most > 0 && n > most && c.runs(b.h.Task) > most && !c.limits.lax[b.h.Task] {
 		c.fail("%d blocks of task %d run at once, and %d may", n, b.h.Task, most)
 	}
 	c.budget()

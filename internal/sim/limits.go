@@ -29,7 +29,7 @@ func (c *checks) limited(co *coordinator) {
 		if t.Timeout > 0 && (k.least[i] == 0 || t.Timeout < k.least[i]) {
 			k.least[i] = t.Timeout
 		}
-		k.lax[i] = k.lax[i] || !k.known || k.Tasks[i].MaxWorkers != t.MaxWorkers || t.MaxWorkers > 0 && c.tasks[i].runs() > t.MaxWorkers
+		k.lax[i] = k.lax[i] || !k.known || k.Tasks[i].MaxWorkers != t.MaxWorkers || t.MaxWorkers > 0 && c.runs(int32(i)) > t.MaxWorkers
 	}
 	k.laxTotal = k.laxTotal || !k.known || !now.Total.Fits(k.Total) || !k.Total.Fits(now.Total)
 	k.Limits, k.known = now, true
@@ -44,7 +44,7 @@ func (c *checks) tighten(co *coordinator) {
 		if k.lax[i] {
 			tally, _ := co.engine.Tally(i)
 			most := k.Tasks[i].MaxWorkers
-			k.lax[i] = most > 0 && (tally.Leased > most || c.tasks[i].runs() > most)
+			k.lax[i] = most > 0 && (tally.Leased > most || c.runs(int32(i)) > most)
 		}
 	}
 	if loose {
@@ -53,10 +53,10 @@ func (c *checks) tighten(co *coordinator) {
 	}
 }
 
-// runs is how many blocks of a task run, but for those on nodes that the batch system thinks dead.
-func (t *taskChecks) runs() (n int64) {
-	for _, e := range t.running { // a number: in any order
-		if !e.x.isGhost() {
+// runs is how many blocks of a task run, but for those that may be another's already, and those on nodes that the batch system thinks dead.
+func (c *checks) runs(task int32) (n int64) {
+	for _, e := range c.tasks[task].running { // a number: in any order
+		if !c.excused(e, task) && !e.x.isGhost() {
 			n++
 		}
 	}
@@ -70,13 +70,7 @@ func (c *checks) budget() {
 	}
 	var sum scheduler.Resources
 	for i := range c.tasks {
-		n := int64(0)
-		for _, e := range c.tasks[i].running { // a sum: in any order
-			if !c.excused(e, int32(i)) && !e.x.isGhost() {
-				n++
-			}
-		}
-		sum = sum.Add(c.world.cfg.Job.Tasks[i].Requires.Times(n))
+		sum = sum.Add(c.world.cfg.Job.Tasks[i].Requires.Times(c.runs(int32(i))))
 	}
 	if !sum.Fits(c.limits.Total) {
 		c.fail("blocks that run take %v, and the budget is %v", sum, c.limits.Total)

@@ -20,6 +20,7 @@ type foldedBlock struct {
 	good, final  bool
 	blamed, lost int
 	cuts         int // ends of workers that cut it
+	ever         int // of blamed, those before a retry included
 }
 
 // folded reads the journal as it is on the disk.
@@ -37,6 +38,8 @@ func (c *checks) folded() (folds []fold, end *engine.Record, tags map[string]boo
 		switch r.Kind {
 		case engine.RecordEnd:
 			c.foldEnd(&folds[r.Task], &r)
+		case engine.RecordRetry:
+			folds[r.Task].retry()
 		case engine.RecordCut:
 			folds[r.Task].at(r.Block).cuts++
 		case engine.RecordMark:
@@ -101,6 +104,16 @@ func (c *checks) compacts(at journal.Position, options []journal.ReadOption) {
 // mostCuts is how often a block may have a worker's life and be cut by its end.
 const mostCuts = 2
 
+// retry has all blocks that had failed for good begin anew.
+func (f *fold) retry() {
+	for _, b := range f.blocks { // each by itself: in any order
+		if b.cuts = 0; b.final {
+			b.final, b.blamed, b.lost = false, 0, 0
+			f.tally.Failed--
+		}
+	}
+}
+
 func (f *fold) at(block int64) *foldedBlock {
 	b := f.blocks[block]
 	if b == nil {
@@ -127,12 +140,15 @@ func (c *checks) foldEnd(f *fold, r *engine.Record) {
 	case scheduler.Failed:
 		f.tally.Processed++
 		b.blamed++
+		b.ever++
 	case scheduler.TimedOut:
 		f.tally.TimedOut++
 		b.blamed++
+		b.ever++
 	case scheduler.OutOfMemory:
 		f.tally.OutOfMemory++
 		b.blamed++
+		b.ever++
 	case scheduler.Lost:
 		f.tally.Lost++
 		if !r.Blameless {

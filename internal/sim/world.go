@@ -48,6 +48,8 @@ type Config struct {
 	Ran func(Ran)
 	// Small: the invariants keep something for every block. Large runs check less of each.
 	Small bool
+	// Retries is how often people run the blocks again that have failed for good.
+	Retries int
 	// MaxTime and MaxEvents bound the run: beyond them it does not end. 0 = no bound.
 	MaxTime   time.Duration
 	MaxEvents int64
@@ -96,7 +98,8 @@ type World struct {
 	slowSync  interval
 	killAfter int // hand-outs until the coordinator is to die before its next commit; 0 = it is not
 	killNext  bool
-	killIn    int // effects until the coordinator dies; 0 = it does not
+	retry     bool // the next coordinator is to run again what has failed
+	killIn    int  // effects until the coordinator dies; 0 = it does not
 	resumeIn  time.Duration
 	doneThen  int64 // blocks done when a life last ended, and lives since that have done none
 	inVain    int
@@ -262,7 +265,10 @@ func (w *World) ends(co *coordinator) {
 	}
 	w.result.State, w.result.Why = co.state, co.why
 	co.engine.Snapshot(&w.result.Snapshot)
-	if w.cfg.NoJournal || co.state == engine.RunDone || co.state == engine.RunFailed {
+	if w.cfg.Retries > 0 && !w.cfg.NoJournal && co.state == engine.RunFailed {
+		w.cfg.Retries--
+		w.retry = true
+	} else if w.cfg.NoJournal || co.state == engine.RunDone || co.state == engine.RunFailed {
 		w.over = true
 		return
 	}
