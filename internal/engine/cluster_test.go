@@ -355,7 +355,7 @@ func (c *cluster) finish(a *agent, o scheduler.Outcome) {
 }
 
 func (c *cluster) leaveIfIdle(a *agent) {
-	if a.told && len(a.held) == 0 && a.session != 0 && !a.dead {
+	if a.told && len(a.held) == 0 && a.session != 0 && !a.dead && !a.silent {
 		c.apply(Event{Kind: EventLeaving, Session: a.session, Leave: LeaveTold})
 		c.q.End(a.at.Tag, a.at.Element, launcher.End{})
 		c.die(a)
