@@ -30,7 +30,7 @@ func (b *Book) Throttle(tag string, n int) {
 // throttleDue: the system has another throttle than it should, of an array of which something may still start, as the last answer has shown: the
 // call names the array only, which may have become that of others.
 func (b *Book) throttleDue(en *entry) bool {
-	return en.state == bound && en.throttle != en.inForce && en.throttling.due() && en.anyQueued() && en.pendingIn == b.pace.asked
+	return en.state == bound && en.throttle != en.inForce && en.throttling.due() && en.anyQueued() && en.pendingIn > 0 && en.pendingIn == b.pace.asked
 }
 
 // throttled takes in what a pending row says of the throttle of its array.
