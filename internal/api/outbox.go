@@ -22,6 +22,9 @@ type Undelivered struct {
 	PeakRSSBytes int64  `json:"peak_rss_bytes"`
 	ReadBytes    int64  `json:"read_bytes,omitempty"`
 	WrittenBytes int64  `json:"written_bytes,omitempty"`
-	Message      string `json:"message,omitempty"`
-	Tail         string `json:"tail,omitempty"`
+	// Both are nil where nobody has measured what was used of GPUs.
+	GPUPercent  *float32 `json:"gpu_util_pct,omitempty"`
+	GPUMemBytes *int64   `json:"gpu_mem_bytes,omitempty"`
+	Message     string   `json:"message,omitempty"`
+	Tail        string   `json:"tail,omitempty"`
 }

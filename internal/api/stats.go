@@ -161,6 +161,10 @@ type TaskStats struct {
 	// IOReadBytes and IOWriteBytes are what all attempts read and wrote by system calls; null without resource tracking.
 	IOReadBytes  *int64 `json:"io_read_bytes"`
 	IOWriteBytes *int64 `json:"io_write_bytes"`
+	// GPUUtilPercent is the mean over the time of all attempts that measured GPUs, PeakGPUMemBytes the most memory of one of them; null
+	// where none did.
+	GPUUtilPercent  *float64 `json:"gpu_util_pct"`
+	PeakGPUMemBytes *int64   `json:"peak_gpu_mem_bytes"`
 	// WallSeconds is from the first hand-out to the last end of an attempt.
 	WallSeconds *float64 `json:"wall_seconds"`
 	// WastedSeconds is slot time of attempts that did not count.

@@ -331,6 +331,7 @@ func useOf(e *daisywire.End) engine.Use {
 	}
 	use.CPUNanos = nanos(s.CPUSeconds)
 	use.PeakRSSBytes, use.ReadBytes, use.WrittenBytes = bytesOf(s.PeakRSSBytes), bytesOf(s.IOReadBytes), bytesOf(s.IOWriteBytes)
+	use.GPU = engine.GPU(s.GPU())
 	return use
 }
 

@@ -447,11 +447,13 @@ func TestWhatAClientMeasuresIsBelievedWithinReason(t *testing.T) {
 		want  engine.Use
 	}{
 		"nothing":       {nil, engine.Use{WallNanos: 5e9}},
-		"all":           {&daisywire.Stats{WallSeconds: 4.5, CPUSeconds: 9, PeakRSSBytes: 1, IOReadBytes: 2, IOWriteBytes: 3, GPUUtilPercent: float32(nan)}, engine.Use{WallNanos: 45e8, CPUNanos: 9e9, PeakRSSBytes: 1, ReadBytes: 2, WrittenBytes: 3}},
-		"no numbers":    {&daisywire.Stats{WallSeconds: nan, CPUSeconds: math.Inf(1), PeakRSSBytes: most, IOReadBytes: most, IOWriteBytes: most}, engine.Use{WallNanos: 5e9}},
-		"negative":      {&daisywire.Stats{WallSeconds: -5, CPUSeconds: -1e300}, engine.Use{WallNanos: 5e9}},
-		"out of bounds": {&daisywire.Stats{WallSeconds: 1e300, CPUSeconds: 1e300}, engine.Use{WallNanos: 5e9}},
-		"a longer time": {&daisywire.Stats{WallSeconds: 6}, engine.Use{WallNanos: 5e9}},
+		"all":           {&daisywire.Stats{WallSeconds: 4.5, CPUSeconds: 9, PeakRSSBytes: 1, IOReadBytes: 2, IOWriteBytes: 3, GPUUtilPercent: 40, GPUMemBytes: 4}, engine.Use{WallNanos: 45e8, CPUNanos: 9e9, PeakRSSBytes: 1, ReadBytes: 2, WrittenBytes: 3, GPU: engine.GPU{Measured: true, Percent: 40, MemBytes: 4}}},
+		"no GPU":        {&daisywire.Stats{GPUUtilPercent: float32(nan)}, engine.Use{WallNanos: 5e9}},
+		"GPUs at 1e30%": {&daisywire.Stats{GPUUtilPercent: 1e30}, engine.Use{WallNanos: 5e9}},
+		"no numbers":    {&daisywire.Stats{WallSeconds: nan, CPUSeconds: math.Inf(1), PeakRSSBytes: most, IOReadBytes: most, IOWriteBytes: most, GPUMemBytes: most}, engine.Use{WallNanos: 5e9}},
+		"negative":      {&daisywire.Stats{WallSeconds: -5, CPUSeconds: -1e300, GPUUtilPercent: -1}, engine.Use{WallNanos: 5e9}},
+		"out of bounds": {&daisywire.Stats{WallSeconds: 1e300, CPUSeconds: 1e300, GPUUtilPercent: float32(nan)}, engine.Use{WallNanos: 5e9}},
+		"a longer time": {&daisywire.Stats{WallSeconds: 6, GPUUtilPercent: float32(nan)}, engine.Use{WallNanos: 5e9}},
 	} {
 		if got := useOf(&daisywire.End{Took: 5 * time.Second, Stats: c.stats}); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)

@@ -165,9 +165,13 @@ func resources(u *engine.Use) tracking.Resources {
 	r := tracking.Resources{
 		WallSeconds: float32(float64(u.WallNanos) / 1e9), CPUSeconds: float32(float64(u.CPUNanos) / 1e9),
 		PeakRSSBytes: uint64(max(u.PeakRSSBytes, 0)), ReadBytes: uint64(max(u.ReadBytes, 0)), WrittenBytes: uint64(max(u.WrittenBytes, 0)),
+		GPUPercent: u.GPU.Percent, GPUMemBytes: uint64(max(u.GPU.MemBytes, 0)),
 	}
 	if u.CPUNanos == 0 && u.PeakRSSBytes == 0 { // no process was measured
 		r.CPUSeconds = float32(math.NaN())
+	}
+	if !u.GPU.Measured {
+		r.GPUPercent = float32(math.NaN())
 	}
 	return r
 }

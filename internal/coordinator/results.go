@@ -27,7 +27,7 @@ func forRecorder(a *engine.Attempt, before time.Duration) stats.Attempt {
 	return stats.Attempt{
 		Task: int(a.Handout.Task), Outcome: a.Outcome, Verdict: a.Verdict, Worker: a.Worker, Node: a.Node,
 		At: before + a.At, Held: a.Held, WallNanos: a.Use.WallNanos, CPUNanos: a.Use.CPUNanos, PeakRSSBytes: a.Use.PeakRSSBytes,
-		ReadBytes: a.Use.ReadBytes, WrittenBytes: a.Use.WrittenBytes,
+		ReadBytes: a.Use.ReadBytes, WrittenBytes: a.Use.WrittenBytes, GPU: stats.GPU(a.Use.GPU),
 	}
 }
 

@@ -86,7 +86,7 @@ func (c *Coordinator) readOutbox(past *engine.Past) (found []engine.Record, err 
 		}
 		r := engine.Record{
 			Kind: engine.RecordEnd, Task: int32(c.pipeline.Index(u.Task)), Block: u.Block, Lease: u.Lease, Attempt: int32(u.Attempt), Worker: past.Number(u.Worker, u.Nonce),
-			Outcome: uint8(outcome), Use: engine.Use{WallNanos: u.WallNanos, CPUNanos: u.CPUNanos, PeakRSSBytes: u.PeakRSSBytes, ReadBytes: u.ReadBytes, WrittenBytes: u.WrittenBytes}, Held: u.WallNanos / 1000,
+			Outcome: uint8(outcome), Use: engine.Use{WallNanos: u.WallNanos, CPUNanos: u.CPUNanos, PeakRSSBytes: u.PeakRSSBytes, ReadBytes: u.ReadBytes, WrittenBytes: u.WrittenBytes, GPU: undeliveredGPU(&u)}, Held: u.WallNanos / 1000,
 		}
 		records := []engine.Record{r}
 		if r.Worker == 0 {
@@ -217,4 +217,12 @@ func segments(past *engine.Past) []api.Segment {
 		list = append(list, api.Segment{Epoch: e.Epoch, Started: began, Ended: &ended, WallSeconds: e.Lasted.Seconds()})
 	}
 	return list
+}
+
+// undeliveredGPU is what a result in the outbox says of GPUs.
+func undeliveredGPU(u *api.Undelivered) engine.GPU {
+	if u.GPUPercent == nil || u.GPUMemBytes == nil {
+		return engine.GPU{}
+	}
+	return engine.GPU{Measured: true, Percent: *u.GPUPercent, MemBytes: *u.GPUMemBytes}
 }

@@ -286,13 +286,16 @@ func TestWhatBlocksHaveUsedIsBroughtUpToTheJournalAndTheOutbox(t *testing.T) {
 	second := func(block int64, o scheduler.Outcome, read int64) engine.Record {
 		r := ended(block, o)
 		r.Use = engine.Use{WallNanos: 1e9, CPUNanos: 5e8, PeakRSSBytes: 4096, ReadBytes: read, WrittenBytes: 1}
+		r.Use.GPU = engine.GPU{Measured: block == 3, MemBytes: 7 * block, Percent: 5 * float32(block)}
 		return r
 	}
 	r := newPastRun(t, 5, nil, joined,
 		second(0, scheduler.Failed, 9), second(0, scheduler.Success, 10), second(0, scheduler.Success, 11), // two lives have known of it
 		second(1, scheduler.Skipped, 12), second(3, scheduler.Success, 13), second(4, scheduler.Lost, 14))
 	r.job.Tasks[0].ResourceTracking = true
+	percent, memory := float32(75), int64(1000)
 	data, err := json.Marshal(api.Undelivered{
+		GPUPercent: &percent, GPUMemBytes: &memory,
 		Version: api.UndeliveredVersion, RunID: r.dir.RunID(), Worker: "1.0", Nonce: 7, Seq: 1, Epoch: 1, Lease: 3, Task: "a", Block: 2, Attempt: 1,
 		Outcome: "success", WallNanos: 5e9, PeakRSSBytes: 8192, CPUNanos: 1e9, ReadBytes: 15, WrittenBytes: 2,
 	})
@@ -308,6 +311,7 @@ func TestWhatBlocksHaveUsedIsBroughtUpToTheJournalAndTheOutbox(t *testing.T) {
 	}
 	r.wantCells("io_read_bytes", []uint64{10, 0, 15, 13, 0})
 	r.wantCells("wall_seconds", []float32{1, 0, 5, 1, 0})
+	r.wantCells("gpu_mem_bytes", []uint64{0, 0, 1000, 21, 0})
 	c.Stop(engine.StopNow, "enough")
 	result, err := c.Run(t.Context())
 	if err != nil {
@@ -316,6 +320,9 @@ func TestWhatBlocksHaveUsedIsBroughtUpToTheJournalAndTheOutbox(t *testing.T) {
 	a := result.Stats.Tasks[0]
 	if a.IOReadBytes == nil || a.IOWriteBytes == nil || *a.IOReadBytes != 9+10+12+13+14+15 || *a.IOWriteBytes != 5+2 {
 		t.Errorf("the statistics have %v bytes read, %v written", a.IOReadBytes, a.IOWriteBytes)
+	}
+	if a.GPUUtilPercent == nil || a.PeakGPUMemBytes == nil || *a.GPUUtilPercent != (5*75+1*15)/6. || *a.PeakGPUMemBytes != 1000 {
+		t.Errorf("the statistics have %v %% of GPUs, %v bytes", a.GPUUtilPercent, a.PeakGPUMemBytes)
 	}
 }
 

@@ -150,7 +150,7 @@ func decode(kind wire.Kind, payload []byte, e *engine.Event) bool {
 		m, err := wire.DecodeRelease(payload)
 		e.Kind, e.Seq, e.Epoch, e.Lease = engine.EventRelease, m.Seq, m.Epoch, scheduler.Lease(m.Lease)
 		e.Outcome = scheduler.Outcome(m.Outcome)
-		e.Use = engine.Use{WallNanos: m.WallNanos, CPUNanos: m.CPUNanos, PeakRSSBytes: m.PeakRSSBytes, ReadBytes: m.ReadBytes, WrittenBytes: m.WrittenBytes}
+		e.Use = engine.Use{WallNanos: m.WallNanos, CPUNanos: m.CPUNanos, PeakRSSBytes: m.PeakRSSBytes, ReadBytes: m.ReadBytes, WrittenBytes: m.WrittenBytes, GPU: engine.GPU(m.GPU)}
 		if m.Message != "" || m.Tail != "" {
 			e.Failure = &engine.Failure{Message: m.Message, Tail: m.Tail}
 		}

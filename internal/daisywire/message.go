@@ -89,3 +89,22 @@ type Stats struct {
 	GPUUtilPercent float32
 	GPUMemBytes    uint64
 }
+
+// GPU is what a block used of GPUs: how busy they were, in percent, and the most memory. Measured is false, and the rest 0, where there is
+// none.
+type GPU struct {
+	Measured bool
+	Percent  float32
+	MemBytes int64
+}
+
+// mostGPUPercent is what a hundred GPUs have, should somebody add them up.
+const mostGPUPercent = 100 * 100
+
+// GPU is what a client says of GPUs, if it can be true.
+func (s *Stats) GPU() GPU {
+	if !(s.GPUUtilPercent >= 0 && s.GPUUtilPercent <= mostGPUPercent) || s.GPUMemBytes > 1<<60 {
+		return GPU{}
+	}
+	return GPU{true, s.GPUUtilPercent, int64(s.GPUMemBytes)}
+}

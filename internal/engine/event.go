@@ -171,6 +171,15 @@ type Use struct {
 	PeakRSSBytes int64
 	// ReadBytes and WrittenBytes are what they read and wrote; only of a task with resource tracking.
 	ReadBytes, WrittenBytes int64
+	GPU                     GPU
+}
+
+// GPU is what an attempt used of GPUs, where that was measured; else all of it is zero.
+type GPU struct {
+	Measured bool
+	// Percent is how busy they were: no decision is made by it.
+	Percent  float32
+	MemBytes int64
 }
 
 // A Failure is what is told of an attempt that did not end well.

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"math"
 
 	"example.org/daisy/scheduler"
 )
@@ -23,7 +25,8 @@ const (
 	// Launched (it did not come by itself), At; and, at the end, Grant, unless nothing of it is known.
 	RecordJoin RecordKind = 4
 	// RecordEnd is the end of an attempt: Task, Block, Lease, Attempt, Worker, Outcome, Blameless, Final (the block has
-	// failed for good), Use, At, Held; and, of Use, ReadBytes and WrittenBytes at the end, unless both are 0.
+	// failed for good), Use, At, Held; and, of Use, ReadBytes and WrittenBytes at the end, unless
+	// both are 0, and GPU behind them, if it was measured: the bits of Percent, and MemBytes.
 	RecordEnd RecordKind = 5
 	// RecordTaskEnd: a task has ended: Task, State, Tally.
 	RecordTaskEnd RecordKind = 6
@@ -149,9 +152,12 @@ func (r *Record) fields(c *coder) bool {
 		c.int64(&r.At)
 		c.int64(&r.Held)
 		// Left out where neither is known, so that resource tracking costs nothing where it is off.
-		if c.reading && len(c.buf) > 0 || r.Use.ReadBytes != 0 || r.Use.WrittenBytes != 0 {
+		if c.reading && len(c.buf) > 0 || r.Use.ReadBytes != 0 || r.Use.WrittenBytes != 0 || r.Use.GPU.Measured {
 			c.int64(&r.Use.ReadBytes)
 			c.int64(&r.Use.WrittenBytes)
+		}
+		if c.reading && len(c.buf) > 0 || r.Use.GPU.Measured {
+			r.Use.GPU.fields(c)
 		}
 	case RecordTaskEnd, RecordCheckpoint:
 		c.int32(&r.Task)
@@ -220,6 +226,16 @@ func (r *Record) fields(c *coder) bool {
 		return false
 	}
 	return true
+}
+
+func (g *GPU) fields(c *coder) {
+	bits := math.Float32bits(g.Percent)
+	c.uint32(&bits)
+	c.int64(&g.MemBytes)
+	g.Measured, g.Percent = true, math.Float32frombits(bits)
+	if !(g.Percent >= 0 && g.Percent <= math.MaxFloat32) {
+		c.fail(errors.New("a share of a GPU that is none"))
+	}
 }
 
 func (c *coder) taskRecord(t *TaskRecord) {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/hex"
+	"math"
 	"strings"
 	"testing"
 
@@ -75,6 +76,26 @@ func TestTheEndOfAnAttemptSaysWhatWasReadAndWrittenWhereThatIsKnown(t *testing.T
 		if got, err := DecodeRecord(raw[:len(raw)-cut]); err == nil {
 			t.Errorf("cut by %d: accepted as %+v", cut, got)
 		}
+	}
+}
+
+func TestTheEndOfAnAttemptSaysWhatGPUsDidWhereThatIsKnown(t *testing.T) {
+	without := Record{Kind: RecordEnd, Block: 3, Use: Use{WallNanos: 5}}
+	with := without
+	with.Use.GPU = GPU{Measured: true, Percent: 12.5, MemBytes: 300}
+	raw := with.Append(nil)
+	if got, want := hex.EncodeToString(raw), hex.EncodeToString(without.Append(nil))+"0000"+"8080a08a04"+"ac02"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, err := DecodeRecord(raw); err != nil || !cmp.Equal(got, with) {
+		t.Errorf("got %+v, %v, want %+v", got, err, with)
+	}
+	if got, err := DecodeRecord(raw[:len(raw)-1]); err == nil {
+		t.Errorf("cut: accepted as %+v", got)
+	}
+	with.Use.GPU.Percent = float32(math.NaN())
+	if got, err := DecodeRecord(with.Append(nil)); err == nil {
+		t.Errorf("no number: accepted as %+v", got)
 	}
 }
 

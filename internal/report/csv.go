@@ -32,7 +32,7 @@ func writeCSV(b *bytes.Buffer, s api.Stats) error {
 		name: "task",
 		head: "id,state,blocks,waiting,ready,leased,success,skipped,failed,orphaned,abandoned,unselected,skipped_not_selected,skipped_done_before,skipped_mask,skipped_check," +
 			"processed,retries,reclaimed,timed_out,lost,returned,out_of_memory,timed_out_workers,workers,max_concurrency,timeout_seconds," +
-			"block_seconds_mean,block_seconds_p50,block_seconds_p95,block_seconds_max,block_seconds_slope,cpu_busy,peak_rss_bytes,wall_seconds,wasted_seconds,io_read_bytes,io_write_bytes,unwritten_at_end",
+			"block_seconds_mean,block_seconds_p50,block_seconds_p95,block_seconds_max,block_seconds_slope,cpu_busy,peak_rss_bytes,wall_seconds,wasted_seconds,io_read_bytes,io_write_bytes,gpu_util_pct,peak_gpu_mem_bytes,unwritten_at_end",
 	}, {
 		name: "histogram", head: "task,upper_seconds,count",
 	}, {
@@ -66,7 +66,7 @@ func writeCSV(b *bytes.Buffer, s api.Stats) error {
 		add("task", t.ID, t.State, t.Blocks, t.Waiting, t.Ready, t.Leased, t.Success, t.Skipped, t.Failed, t.Orphaned, t.Abandoned,
 			t.Unselected, why.NotSelected, why.DoneBefore, why.Mask, why.Check, t.Processed, t.Retries, t.Reclaimed, t.TimedOut, t.Lost, t.Returned, t.OutOfMemory,
 			t.TimedOutWorkers, t.Workers, t.MaxConcurrency, t.TimeoutSeconds, bs.Mean, bs.P50, bs.P95, bs.Max, bs.Slope,
-			t.CPUBusy, t.PeakRSSBytes, t.WallSeconds, t.WastedSeconds, t.IOReadBytes, t.IOWriteBytes, spaced(t.UnwrittenAtEnd))
+			t.CPUBusy, t.PeakRSSBytes, t.WallSeconds, t.WastedSeconds, t.IOReadBytes, t.IOWriteBytes, t.GPUUtilPercent, t.PeakGPUMemBytes, spaced(t.UnwrittenAtEnd))
 		for _, pair := range bs.Histogram {
 			add("histogram", t.ID, pair[0], pair[1])
 		}

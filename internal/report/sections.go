@@ -71,14 +71,31 @@ func attemptTable(s api.Stats) table {
 
 func timeTable(s api.Stats) table {
 	t := table{title: "Block times", head: []string{"<task", "mean", "p50", "p95", "max", "trend", "CPU busy", "peak memory", "wall time"}}
+	gpus := slices.ContainsFunc(s.Tasks, func(x api.TaskStats) bool { return x.PeakGPUMemBytes != nil })
+	if gpus {
+		t.head = append(t.head, "GPU busy", "peak GPU memory")
+	}
 	for _, x := range s.Tasks {
 		b := x.BlockSeconds
-		t.rows = append(t.rows, []string{
+		r := []string{
 			x.ID, duration(b.Mean), duration(b.P50), duration(b.P95), duration(b.Max), trend(&x),
 			share(x.CPUBusy), size(x.PeakRSSBytes), duration(x.WallSeconds),
-		})
+		}
+		if gpus {
+			r = append(r, ofHundred(x.GPUUtilPercent), size(x.PeakGPUMemBytes))
+		}
+		t.rows = append(t.rows, r)
 	}
 	return t
+}
+
+// ofHundred prints a number of percents for people.
+func ofHundred(v *float64) string {
+	if v == nil {
+		return none
+	}
+	part := *v / 100
+	return share(&part)
 }
 
 // trend is how much longer blocks took at the end of the run than at its begin, along the fitted line, of their mean.

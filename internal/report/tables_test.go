@@ -71,7 +71,7 @@ func failedRun() api.Stats {
 			Workers: 3, MaxConcurrency: 2, TimeoutSeconds: p(600.0),
 			BlockSeconds: api.BlockSeconds{Mean: p(301.25), P50: p(299.0), P95: p(410.0), Max: p(492.0), Slope: p(0.04),
 				Histogram: [][2]float64{{200, 11}, {500, 1066}}},
-			CPUBusy: p(0.2075), PeakRSSBytes: p(int64(1900 << 20)), WallSeconds: p(181.5), WastedSeconds: 72, Suggested: p("requires = { cpu = 1, memory = \"3GiB\" }"),
+			CPUBusy: p(0.2075), GPUUtilPercent: p(61.5), PeakGPUMemBytes: p(int64(7 << 30)), PeakRSSBytes: p(int64(1900 << 20)), WallSeconds: p(181.5), WastedSeconds: 72, Suggested: p("requires = { cpu = 1, memory = \"3GiB\" }"),
 			Failures: []api.BlockFailure{
 				{Block: p(uint64(17)), Index: []int64{0, 1, 4}, Attempts: 3, Worker: p("3.0"), Node: p("n1"), Message: "exit status 3",
 					Tail: p("loading model\nTraceback (most recent call last):\n  File \"predict.py\", line 7, in <module>\nValueError: shape (3, 4) | expected (4, 3)\n"),

@@ -41,6 +41,15 @@ type Attempt struct {
 	WallNanos, CPUNanos, PeakRSSBytes int64
 	// ReadBytes and WrittenBytes are what they read and wrote, both 0 where that was not measured.
 	ReadBytes, WrittenBytes int64
+	GPU                     GPU
+}
+
+// GPU is what an attempt used of GPUs, where that was measured; else all of it is zero. Percent is how busy they were, MemBytes the most
+// memory.
+type GPU struct {
+	Measured bool
+	Percent  float32
+	MemBytes int64
 }
 
 // A Recorder takes the ends of attempts. It belongs to one goroutine.
@@ -58,6 +67,7 @@ type taskRecord struct {
 	cpuSeconds, cpuWall float64
 	peakRSS             int64
 	read, written       int64
+	gpu                 gpuUse
 	skippedByCheck      int64
 	used, wasted        time.Duration
 	timedOutOn          map[string]struct{} // workers
@@ -90,6 +100,7 @@ func (r *Recorder) Ended(a Attempt) {
 	t.peakRSS = max(t.peakRSS, a.PeakRSSBytes)
 	t.read += max(a.ReadBytes, 0)
 	t.written += max(a.WrittenBytes, 0)
+	t.gpu.add(&a)
 
 	counted := a.Verdict != scheduler.Stale
 	switch {

@@ -258,3 +258,18 @@ func TestWhatAllAttemptsReadAndWroteIsAddedUp(t *testing.T) {
 		t.Errorf("%v and %v bytes, want 7 and 0", s.IOReadBytes, s.IOWriteBytes)
 	}
 }
+
+func TestWhatGPUsDidIsAMeanOverTheTimeThatWasMeasured(t *testing.T) {
+	r := one()
+	r.Ended(success(0, time.Second))
+	if s := statsOf(r, scheduler.Tally{}); s.GPUUtilPercent != nil || s.PeakGPUMemBytes != nil {
+		t.Errorf("not measured, and there are %v %% and %v bytes", s.GPUUtilPercent, s.PeakGPUMemBytes)
+	}
+	a := success(0, time.Second)
+	a.WallNanos, a.GPU = 3e9, GPU{Measured: true, Percent: 10, MemBytes: 5}
+	r.Ended(a)
+	r.Ended(Attempt{Outcome: scheduler.Failed, Verdict: scheduler.Retry, WallNanos: 1e9, GPU: GPU{Measured: true, Percent: 90, MemBytes: 4}})
+	if s := statsOf(r, scheduler.Tally{}); s.GPUUtilPercent == nil || *s.GPUUtilPercent != 30 || s.PeakGPUMemBytes == nil || *s.PeakGPUMemBytes != 5 {
+		t.Errorf("%v %% and %v bytes, want 30 and 5", s.GPUUtilPercent, s.PeakGPUMemBytes)
+	}
+}

@@ -24,6 +24,7 @@ type taskState struct {
 	PeakRSS        int64         `json:"peak_rss"`
 	Read           int64         `json:"read"`
 	Written        int64         `json:"written"`
+	GPU            gpuUse        `json:"gpu"`
 	SkippedByCheck int64         `json:"skipped_by_check"`
 	Used           time.Duration `json:"used"`
 	Wasted         time.Duration `json:"wasted"`
@@ -52,7 +53,7 @@ func (r *Recorder) State() ([]byte, error) {
 	s := state{Tasks: make([]taskState, len(r.tasks))}
 	for i := range r.tasks {
 		t := &r.tasks[i]
-		s.Tasks[i] = taskState{Times: t.times.state(), CPUSeconds: t.cpuSeconds, CPUWall: t.cpuWall, PeakRSS: t.peakRSS, Read: t.read, Written: t.written,
+		s.Tasks[i] = taskState{Times: t.times.state(), CPUSeconds: t.cpuSeconds, CPUWall: t.cpuWall, PeakRSS: t.peakRSS, Read: t.read, Written: t.written, GPU: t.gpu,
 			SkippedByCheck: t.skippedByCheck, Used: t.used, Wasted: t.wasted, Seen: t.seen, Began: t.began, Ended: t.ended}
 		for _, w := range slices.Sorted(maps.Keys(t.timedOutOn)) {
 			s.Tasks[i].TimedOutOn = append(s.Tasks[i].TimedOutOn, []byte(w))
@@ -79,7 +80,7 @@ func (r *Recorder) RestoreState(data []byte) error {
 		if err != nil {
 			return fmt.Errorf("the statistics so far: task %q: %w", t.info.ID, err)
 		}
-		*t = taskRecord{info: t.info, times: times, cpuSeconds: was.CPUSeconds, cpuWall: was.CPUWall, peakRSS: was.PeakRSS, read: was.Read, written: was.Written,
+		*t = taskRecord{info: t.info, times: times, cpuSeconds: was.CPUSeconds, cpuWall: was.CPUWall, peakRSS: was.PeakRSS, read: was.Read, written: was.Written, gpu: was.GPU,
 			skippedByCheck: was.SkippedByCheck, used: was.Used, wasted: was.Wasted, seen: was.Seen, began: was.Began, ended: was.Ended}
 		for _, w := range was.TimedOutOn {
 			if t.timedOutOn == nil {

@@ -36,6 +36,9 @@ func TestARecorderGoesOnFromItsState(t *testing.T) {
 				Worker:  rapid.SampledFrom([]string{"", "1.0", "\xff"}).Draw(t, "worker"), Node: rapid.SampledFrom([]string{"", "n", "\xfe\"", "\xfd\""}).Draw(t, "node"),
 				At: time.Duration(number("at")), Held: time.Duration(number("held")), WallNanos: number("wall"), CPUNanos: number("cpu"), PeakRSSBytes: number("peak"),
 				ReadBytes: number("read"), WrittenBytes: number("written")}
+			if rapid.Bool().Draw(t, "has measured GPUs") {
+				a.GPU = GPU{true, rapid.Float32Range(0, 100).Draw(t, "percent"), number("memory of GPUs")}
+			}
 			one.Ended(a)
 			other.Ended(a)
 		}

@@ -187,6 +187,7 @@ func (t *taskRecord) stats(in Task) api.TaskStats {
 	if t.read > 0 || t.written > 0 {
 		s.IOReadBytes, s.IOWriteBytes = &t.read, &t.written
 	}
+	t.gpu.say(&s)
 	if t.seen {
 		wall := (t.ended - t.began).Seconds()
 		s.WallSeconds = &wall

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -302,7 +303,10 @@ func TestGoldenGroupsAreWrittenByteForByteAsDaisyWritesThem(t *testing.T) {
 				s.MarkDone(block)
 				if row.Tracked {
 					at, of := s.cells.cell(block), row.Stats
-					s.SetResources(block, Resources{float32(of.Wall[at]), float32(of.CPU[at]), of.RSS[at], of.Read[at], of.Write[at]})
+					s.SetResources(block, Resources{
+						WallSeconds: float32(of.Wall[at]), CPUSeconds: float32(of.CPU[at]), GPUPercent: float32(math.NaN()),
+						PeakRSSBytes: of.RSS[at], ReadBytes: of.Read[at], WrittenBytes: of.Write[at],
+					})
 				}
 			}
 			for id, n := range row.Failures {

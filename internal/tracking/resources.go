@@ -5,13 +5,12 @@ import (
 	"math"
 )
 
-// Resources is what the attempt that made a block succeed has used. GPUs are not measured: their arrays say so as those of daisy
-// do where there is no GPU.
+// Resources is what the attempt that made a block succeed has used.
 type Resources struct {
-	// CPUSeconds is not a number where it is not known.
-	WallSeconds, CPUSeconds float32
+	// CPUSeconds and GPUPercent are not a number where they are not known.
+	WallSeconds, CPUSeconds, GPUPercent float32
 	// These are 0 where they are not known.
-	PeakRSSBytes, ReadBytes, WrittenBytes uint64
+	PeakRSSBytes, ReadBytes, WrittenBytes, GPUMemBytes uint64
 }
 
 // append appends the cell of array i of resourceArrays.
@@ -22,7 +21,7 @@ func (r Resources) append(b []byte, i int) []byte {
 	case "cpu_seconds":
 		return binary.LittleEndian.AppendUint32(b, math.Float32bits(r.CPUSeconds))
 	case "gpu_util_pct":
-		return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(math.NaN())))
+		return binary.LittleEndian.AppendUint32(b, math.Float32bits(r.GPUPercent))
 	case "peak_rss_bytes":
 		return binary.LittleEndian.AppendUint64(b, r.PeakRSSBytes)
 	case "io_read_bytes":
@@ -30,7 +29,7 @@ func (r Resources) append(b []byte, i int) []byte {
 	case "io_write_bytes":
 		return binary.LittleEndian.AppendUint64(b, r.WrittenBytes)
 	default: // gpu_mem_bytes
-		return binary.LittleEndian.AppendUint64(b, 0)
+		return binary.LittleEndian.AppendUint64(b, r.GPUMemBytes)
 	}
 }
 

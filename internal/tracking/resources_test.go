@@ -41,9 +41,9 @@ func TestAGroupWithoutResourcesGetsThemWhereTheyAreAskedForAndKeepsThem(t *testi
 		t.Fatal(err)
 	}
 	nan := float32(math.NaN())
-	s.SetResources(1, Resources{9, 9, 9, 9, 9})
-	s.SetResources(1, Resources{WallSeconds: 0.5, CPUSeconds: 0.25, PeakRSSBytes: 1 << 40, ReadBytes: 7, WrittenBytes: 8})
-	s.SetResources(2, Resources{WallSeconds: 1, CPUSeconds: nan})
+	s.SetResources(1, Resources{9, 9, 9, 9, 9, 9, 9})
+	s.SetResources(1, Resources{WallSeconds: 0.5, CPUSeconds: 0.25, GPUPercent: 12.5, PeakRSSBytes: 1 << 40, ReadBytes: 7, WrittenBytes: 8, GPUMemBytes: 5})
+	s.SetResources(2, Resources{WallSeconds: 1, CPUSeconds: nan, GPUPercent: nan})
 	s.MarkDone(1)
 	mustClose(t, s)
 	s = mustOpen(t, dir, g) // without them again: they stay as they are
@@ -52,7 +52,7 @@ func TestAGroupWithoutResourcesGetsThemWhereTheyAreAskedForAndKeepsThem(t *testi
 	want := map[string][]byte{
 		"done/c/0": {1, 1, 1}, "failures/c/0": failureBytes(0, 0, 0),
 		"wall_seconds/c/0": floats(0, 0.5, 1), "cpu_seconds/c/0": floats(0, 0.25, nan), "peak_rss_bytes/c/0": longs(0, 1<<40, 0),
-		"io_read_bytes/c/0": longs(0, 7, 0), "io_write_bytes/c/0": longs(0, 8, 0), "gpu_util_pct/c/0": floats(0, nan, nan), "gpu_mem_bytes/c/0": longs(0, 0, 0),
+		"io_read_bytes/c/0": longs(0, 7, 0), "io_write_bytes/c/0": longs(0, 8, 0), "gpu_util_pct/c/0": floats(0, 12.5, nan), "gpu_mem_bytes/c/0": longs(0, 5, 0),
 	}
 	got := snapshot(t, dir)
 	for name := range got {

@@ -194,9 +194,13 @@ func AppendRelease(dst []byte, m Release) []byte {
 	dst = appendInt(dst, m.PeakRSSBytes)
 	dst = appendString(dst, cut(m.Message, MaxText))
 	dst = appendString(dst, cut(m.Tail, MaxText))
-	if m.ReadBytes != 0 || m.WrittenBytes != 0 {
+	if m.ReadBytes != 0 || m.WrittenBytes != 0 || m.GPU.Measured {
 		dst = appendInt(dst, m.ReadBytes)
 		dst = appendInt(dst, m.WrittenBytes)
+	}
+	if m.GPU.Measured {
+		dst = appendUint(dst, uint64(math.Float32bits(m.GPU.Percent)))
+		dst = appendInt(dst, m.GPU.MemBytes)
 	}
 	return end(dst, at)
 }
@@ -211,11 +215,21 @@ func DecodeRelease(payload []byte) (Release, error) {
 	}
 	if len(d.rest) > 0 {
 		m.ReadBytes, m.WrittenBytes = d.int(), d.int()
-		if d.err == nil && m.ReadBytes == 0 && m.WrittenBytes == 0 {
+		if len(d.rest) > 0 {
+			m.GPU = d.gpu()
+		} else if d.err == nil && m.ReadBytes == 0 && m.WrittenBytes == 0 {
 			d.fail("what is not known is said")
 		}
 	}
 	return m, d.end()
+}
+
+func (d *decoder) gpu() GPU {
+	g := GPU{true, math.Float32frombits(d.uint32()), d.int()}
+	if d.err == nil && !(g.Percent >= 0 && g.Percent <= math.MaxFloat32) {
+		d.fail("a share of a GPU that is none")
+	}
+	return g
 }
 
 // AppendHeartbeat appends the frame of a heartbeat to dst.

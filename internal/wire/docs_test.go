@@ -24,6 +24,9 @@ func fields(m any) string {
 	}
 	var words []string
 	for f := range reflect.TypeOf(m).Fields() {
+		if f.Type.Kind() == reflect.Bool { // whether the rest is there at all, which the end of the message tells
+			continue
+		}
 		words = append(words, fmt.Sprintf("`%s` %s", f.Name, encoding(f.Type)))
 	}
 	return strings.Join(words, ", ")
@@ -36,6 +39,10 @@ func encoding(t reflect.Type) string {
 		return "uint"
 	case reflect.Uint32:
 		return "uint32"
+	case reflect.Float32:
+		return "float32"
+	case reflect.Struct:
+		return "(" + fields(reflect.Zero(t).Interface()) + ")"
 	case reflect.Int64:
 		return "int"
 	case reflect.Uint8:

@@ -149,6 +149,16 @@ type Release struct {
 	// ReadBytes and WrittenBytes are sent by workers of a task with resource tracking only, which a coordinator that does not know
 	// them never asks for.
 	ReadBytes, WrittenBytes int64
+	// GPU is sent where somebody has measured it.
+	GPU GPU
+}
+
+// GPU is what an attempt used of GPUs; all of it is zero where that was not measured. Percent is how busy they were, from 0 on; MemBytes
+// the most memory.
+type GPU struct {
+	Measured bool
+	Percent  float32
+	MemBytes int64
 }
 
 // Leaving says that the worker leaves once it has released all that it holds. It acquires nothing more.

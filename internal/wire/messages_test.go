@@ -89,6 +89,20 @@ func TestAReleaseSaysWhatWasReadAndWrittenWhereThatIsKnown(t *testing.T) {
 	}
 }
 
+func TestAReleaseSaysWhatGPUsDidWhereThatIsKnown(t *testing.T) {
+	without := AppendRelease(nil, Release{Seq: 5, Epoch: 1, Lease: 2, WallNanos: 64})
+	release := Release{Seq: 5, Epoch: 1, Lease: 2, WallNanos: 64, GPU: GPU{Measured: true, Percent: 12.5, MemBytes: 150}}
+	with := AppendRelease(nil, release)
+	if got, want := hex.EncodeToString(with[6:]), hex.EncodeToString(without[6:])+"0000"+"8080a08a04"+"ac02"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, bits := range []uint64{0x7fc00000, 0x7f800000, 0xbf800000} { // not a number, infinity, -1
+		if m, err := DecodeRelease(appendInt(appendUint(append(bytes.Clone(without[6:]), 0, 0), bits), 1)); err == nil {
+			t.Errorf("with a share of %x: accepted as %+v", bits, m)
+		}
+	}
+}
+
 func TestKindsAreNumberedForGood(t *testing.T) {
 	got := []Kind{KindHello, KindAcquire, KindRelease, KindHeartbeat, KindLeaving, KindEnding, KindWelcome, KindBlocks, KindAcknowledged, KindRefused, KindRecall, KindReassign, KindDrain, KindStop, KindKillBlock}
 	want := []Kind{1, 2, 3, 4, 5, 6, 32, 33, 34, 35, 36, 37, 38, 39, 40}
@@ -148,7 +162,10 @@ func TestAnyMessageComesBackAsItWas(t *testing.T) {
 		release := Release{
 			number.Draw(t, "seq"), number.Draw(t, "epoch"), number.Draw(t, "lease"), Outcome(rapid.IntRange(0, 7).Draw(t, "outcome")),
 			signed.Draw(t, "wall"), signed.Draw(t, "cpu"), signed.Draw(t, "rss"), text.Draw(t, "message"), text.Draw(t, "tail"),
-			signed.Draw(t, "read"), signed.Draw(t, "written"),
+			signed.Draw(t, "read"), signed.Draw(t, "written"), GPU{},
+		}
+		if rapid.Bool().Draw(t, "has measured GPUs") {
+			release.GPU = GPU{true, rapid.Float32Min(0).Draw(t, "percent"), signed.Draw(t, "memory of GPUs")}
 		}
 		gotRelease, err := DecodeRelease(AppendRelease(nil, release)[6:])
 		if err != nil || gotRelease != release {

@@ -308,7 +308,7 @@ func (c *Client) releaseLocked(h *heldBlock, r *Result) {
 	m := wire.Release{
 		Seq: c.seq, Epoch: h.now.epoch, Lease: h.now.lease, Outcome: r.Outcome,
 		WallNanos: int64(r.Wall), CPUNanos: int64(r.CPU), PeakRSSBytes: r.PeakRSSBytes, Message: r.Message, Tail: r.Tail,
-		ReadBytes: r.IO.ReadBytes, WrittenBytes: r.IO.WrittenBytes,
+		ReadBytes: r.IO.ReadBytes, WrittenBytes: r.IO.WrittenBytes, GPU: r.GPU,
 	}
 	c.unacked.add(undelivered{m, h})
 	if c.link != nil {

@@ -221,7 +221,7 @@ func (r *Result) take(s *daisywire.Stats) {
 	if s == nil || !(s.CPUSeconds >= 0 && s.CPUSeconds <= mostCPU) || s.PeakRSSBytes > math.MaxInt64 || s.IOReadBytes > math.MaxInt64 || s.IOWriteBytes > math.MaxInt64 {
 		return
 	}
-	r.measured = true
+	r.measured, r.GPU = true, wire.GPU(s.GPU())
 	r.CPU, r.PeakRSSBytes = time.Duration(s.CPUSeconds*float64(time.Second)), int64(s.PeakRSSBytes)
 	r.IO = process.IO{ReadBytes: int64(s.IOReadBytes), WrittenBytes: int64(s.IOWriteBytes)}
 }

@@ -355,7 +355,7 @@ func TestWhatAClientMeasuresWins(t *testing.T) {
 	f.readLine()
 	for block := uint64(7); block <= 12; block++ {
 		r := s.release()
-		said := r.CPUNanos == int64(250*time.Millisecond) && r.PeakRSSBytes == 4096 && r.ReadBytes == 300 && r.WrittenBytes == 70000
+		said := r.CPUNanos == int64(250*time.Millisecond) && r.PeakRSSBytes == 4096 && r.ReadBytes == 300 && r.WrittenBytes == 70000 && r.GPU == wire.GPU{Measured: true, Percent: 12.5, MemBytes: 7}
 		if r.Outcome != wire.Success || said != (block == 7) || r.PeakRSSBytes <= 0 || r.WallNanos <= 0 || r.CPUNanos < 0 || r.ReadBytes < 0 || r.WrittenBytes < 0 {
 			t.Errorf("block %d: got %+v", block, r)
 		}

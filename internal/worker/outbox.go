@@ -31,12 +31,16 @@ func (c *Client) leaveInOutbox() error {
 			errs = append(errs, fmt.Errorf("the result of block %s (%v) could not be delivered", b.Label(), u.Outcome))
 			continue
 		}
-		path, err := writeResult(c.cfg.RunDir, api.Undelivered{
+		r := api.Undelivered{
 			Version: api.UndeliveredVersion, RunID: c.runID, Worker: c.worker, Nonce: c.nonce,
 			Seq: u.Seq, Epoch: u.Epoch, Lease: u.Lease,
 			Task: b.Task.Spec.ID, Block: b.Flat, Attempt: b.Attempt, Outcome: u.Outcome.String(),
 			WallNanos: u.WallNanos, CPUNanos: u.CPUNanos, PeakRSSBytes: u.PeakRSSBytes, ReadBytes: u.ReadBytes, WrittenBytes: u.WrittenBytes, Message: u.Message, Tail: u.Tail,
-		})
+		}
+		if u.GPU.Measured {
+			r.GPUPercent, r.GPUMemBytes = &u.GPU.Percent, &u.GPU.MemBytes
+		}
+		path, err := writeResult(c.cfg.RunDir, r)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("the result of block %s (%v) could not be delivered, nor kept: %w", b.Label(), u.Outcome, err))
 			continue

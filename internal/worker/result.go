@@ -17,6 +17,8 @@ type Result struct {
 	PeakRSSBytes int64
 	// IO is what they read and wrote, only of a task with resource tracking.
 	IO process.IO
+	// GPU is what user code says that it used of GPUs; nobody else measures it.
+	GPU wire.GPU
 
 	measured bool // CPU, PeakRSSBytes and IO are what user code says itself
 	crashed  bool // a signal ended it that it brought on itself
