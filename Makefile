@@ -39,7 +39,7 @@ sim-faults: ## break the code on purpose, one fault at a time, and see that the 
 sim-accuracy: ## compare what simulate predicts with five real runs of a minute each (RUNS=1: only so many)
 	DAISY_SIMULATE=$(or $(RUNS),5) $(GO) test ./e2e -run '^TestSimulatePredictsARealRun$$' -timeout 0 -count 1 -v
 
-lint: ## gofmt, go vet, staticcheck
+lint: ## gofmt, go vet, staticcheck, mypy
 	@scripts/lint
 
 demo: build ## segment a real volume with 2 workers and compare it with the reference (ARGS=--fresh starts over)

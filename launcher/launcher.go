@@ -17,7 +17,7 @@ type Launcher interface {
 	// Name is how the job file calls it ("local").
 	Name() string
 
-	// Properties says what this launcher can promise. It never changes.
+	// Properties says what this launcher can promise. It never changes after Check.
 	Properties() Properties
 
 	// Check looks for everything that the launcher needs before anything is started, and says what is missing, where it
@@ -69,6 +69,8 @@ type Properties struct {
 	IdleTimeout time.Duration
 	// AbandonAfter is how long a worker may be silent before its blocks go out again, by default.
 	AbandonAfter time.Duration
+	// MessageTimeout is, for a Queue, how long after the end of a call the system may still do what it was asked; 0 = not known.
+	MessageTimeout time.Duration
 }
 
 // A Worker names one worker of one submission: element Element of the submission with tag Tag.
@@ -99,6 +101,8 @@ type Request struct {
 	CPUMilli    int64
 	MemoryBytes int64
 	GPUs        int
+	// Fill: a worker can make use of more than that, if it is given more.
+	Fill bool
 	// Throttle is how many of them may run at once, in a Queue, where the rest waits; 0 = all.
 	Throttle int
 	// Exclude are nodes on which none is to start; never any where there is one node only.

@@ -88,7 +88,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			}
 			return usage("there is no command %q; daisy-submit --help lists them", c.Args().First())
 		},
-		Commands: []*cli.Command{runCommand(), retryCommand(), resetCommand(), planCommand(), renderCommand(), simulateCommand(), statusCommand(), blocksCommand(), workersCommand(), eventsCommand(), attachCommand(), setCommand(), stopCommand(), excludeCommand(), includeCommand(), drainCommand(), cancelCommand(), statsCommand(), logsCommand(), runsCommand(), runBlockCommand(), initCommand(), doctorCommand(), completionCommand(), versionCommand()},
+		Commands: []*cli.Command{runCommand(), retryCommand(), resetCommand(), migrateCommand(), planCommand(), renderCommand(), simulateCommand(), statusCommand(), blocksCommand(), workersCommand(), eventsCommand(), attachCommand(), setCommand(), stopCommand(), excludeCommand(), includeCommand(), drainCommand(), cancelCommand(), statsCommand(), logsCommand(), runsCommand(), runBlockCommand(), initCommand(), doctorCommand(), completionCommand(), versionCommand()},
 	}
 	for _, c := range app.Commands {
 		c.OnUsageError = onUsageError

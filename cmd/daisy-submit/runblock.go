@@ -64,7 +64,10 @@ func runBlock(c *cli.Context, j *job.Job, task string, wanted blockArgument) err
 	if err != nil {
 		return usage("task %q: %w", task, err)
 	}
-	if c.Bool("interactive") && t.Runner.Kind != job.RunnerCommand {
+	if t.Runner.Kind == job.RunnerClients {
+		return usage("task %q has no code that could be started: its blocks are for clients of daisy that come by themselves", task)
+	}
+	if c.Bool("interactive") && (t.Runner.Kind == job.RunnerStream || t.Runner.Kind == job.RunnerPython) {
 		return usage("task %q reads its blocks from standard input: --interactive is for a command", task)
 	}
 	spec, inherited, err := coordinator.Foreground(j, task)

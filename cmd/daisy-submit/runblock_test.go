@@ -68,6 +68,8 @@ func TestTheStatusIsThatOfTheBlock(t *testing.T) {
 		"no answer":     {"stream", `read b; exit 5`, 5, "ended without an answer: exit status 5"},
 		"only the end":  {"stream", `exit 0`, 1, "ended without an answer: exit status 0"},
 		"another lease": {"stream", `read b; echo '{"lease":"9.9","ok":true}' >&3; exec sleep 600`, 1, "a wrong answer"},
+		"daisy, badly":  {"daisy", `exit 5`, 5, "the daisy worker ended without asking for a block: exit status 5"},
+		"daisy, not":    {"daisy", `exit 0`, 1, "the daisy worker ended without asking for a block"},
 		"no JSON":       {"stream", `echo fine >&3`, 1, "a wrong answer"},
 	} {
 		path := writeJob(t, lineJob(c.kind, c.line))

@@ -206,11 +206,18 @@ func (s *runStatus) writeLive(b *bytes.Buffer) error {
 	if err := writeJobs(b, live.Jobs); err != nil {
 		return err
 	}
+	lead := "\n"
+	for _, t := range live.Tasks {
+		if t.DaisyContext != nil && t.State == "running" {
+			fmt.Fprintf(b, "%sfor clients of %s: export DAISY_CONTEXT=%s\n", lead, api.OneLine(t.ID), api.OneLine(*t.DaisyContext))
+			lead = ""
+		}
+	}
 	if s.Message != nil {
 		fmt.Fprintf(b, "\n%s\n", api.OneLine(*s.Message))
 		return nil
 	}
-	lead := "\n"
+	lead = "\n"
 	for _, t := range live.Tasks {
 		if t.Waits != nil && r.Message == nil {
 			fmt.Fprintf(b, "%s%s waits: %s\n", lead, api.OneLine(t.ID), api.OneLine(*t.Waits))

@@ -54,12 +54,14 @@ var table = map[string]row{
 	"internal/wire":    {imports: []string{"geom"}},
 	"internal/api":     {imports: []string{"geom"}, modules: []string{"github.com/hashicorp/go-retryablehttp"}},
 	"internal/process": {modules: []string{"github.com/prometheus/procfs", "golang.org/x/sys"}},
-	"internal/worker": {imports: []string{"internal/wire", "internal/api", "internal/rundir", "internal/process", "geom", "internal/units"},
+	"internal/worker": {imports: []string{"internal/wire", "internal/daisywire", "internal/api", "internal/rundir", "internal/process", "geom", "internal/units"},
 		modules: []string{"github.com/hashicorp/go-retryablehttp"}},
 	"internal/stats":  {imports: []string{"geom", "scheduler", "launcher", "internal/api", "internal/units"}, modules: []string{"github.com/HdrHistogram/hdrhistogram-go"}},
 	"internal/report": {imports: []string{"internal/stats", "internal/api", "internal/units"}, modules: []string{"github.com/olekukonko/tablewriter", "github.com/vbauerster/mpb/v8", "golang.org/x/term"}},
 	"internal/coordinator": {imports: []string{"internal/engine", "geom", "scheduler", "internal/job", "launcher", "internal/journal", "internal/tracking",
-		"internal/rundir", "internal/wire", "internal/api", "internal/stats", "internal/process", "internal/units"}},
+		"internal/rundir", "internal/wire", "internal/daisywire", "internal/api", "internal/stats", "internal/process", "internal/units"}},
+
+	"internal/daisywire": {imports: []string{"geom"}},
 
 	"internal/sim": {imports: []string{"internal/engine", "geom", "scheduler", "internal/job", "launcher", "internal/journal", "internal/tracking"}},
 

@@ -116,7 +116,7 @@ func (c *Coordinator) serveState(w http.ResponseWriter, r *http.Request) {
 		live := api.LiveTask{ID: t.ID, State: t.State.String(), Blocks: n.Total, Waiting: n.Waiting, Ready: n.Ready, Leased: n.Leased, Success: n.Success,
 			Skipped: n.Skipped, Failed: n.Failed, Orphaned: n.Orphaned, Abandoned: n.Abandoned, Unselected: c.cfg.Job.Task(t.ID).Unselected.Count(), Processed: n.Processed, Retries: n.Retries, TimedOut: n.TimedOut,
 			Lost: n.Lost, Returned: n.Returned, OutOfMemory: n.OutOfMemory, Running: t.SlotsBusy, Idle: t.SlotsIdle, Starting: t.SlotsStarting,
-			MaxWorkers: value(limits.Tasks[i].MaxWorkers), Waits: value(t.Waits)}
+			MaxWorkers: value(limits.Tasks[i].MaxWorkers), Waits: value(t.Waits), DaisyContext: value(c.ClientContext(t.ID))}
 		if d := limits.Tasks[i].Timeout; d > 0 {
 			live.TimeoutSeconds = value(d.Seconds())
 		}

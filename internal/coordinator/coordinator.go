@@ -99,6 +99,11 @@ type Coordinator struct {
 	pids     map[string]watchable // by worker, of those that have joined and not opened their stream yet
 	lastJoin uint64
 	readers  sync.WaitGroup
+	// Of clients of daisy: their connections, what they are called, and what was said of them.
+	clients     map[*client]struct{}
+	clientNames map[string]clientName
+	refusals    atomic.Int32 // that were dropped
+	saidDaisy1  atomic.Bool
 
 	owned owned
 	// Of the owner of the engine, too:
@@ -126,6 +131,9 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		sessions: make(map[engine.SessionID]*session),
 		joins:    make(map[uint64]chan<- joinAnswer),
 		pids:     make(map[string]watchable),
+
+		clients:     make(map[*client]struct{}),
+		clientNames: make(map[string]clientName),
 	}
 	c.cfg.Notice = func(text string) {
 		c.events.notice(text)
@@ -218,8 +226,12 @@ func New(cfg Config) (_ *Coordinator, err error) {
 	if cfg.Serial {
 		maxSlots = 1
 	}
+	var logPath func(string) string
+	if cfg.RunDir != nil {
+		logPath = cfg.RunDir.LogPath
+	}
 	c.engine, err = engine.New(engine.Config{
-		Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Node: hostname(), Epoch: c.epoch, Began: c.began.UnixNano(),
+		LogPath: logPath, Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Node: hostname(), Epoch: c.epoch, Began: c.began.UnixNano(),
 		Budget: cfg.Budget, Unlimited: cfg.Unlimited, MaxSlots: maxSlots, StopAtFirstFailure: cfg.Serial,
 		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered, Left: left,
 	})
@@ -259,6 +271,9 @@ func (c *Coordinator) openTracking() ([]*tracking.Store, error) {
 		if err == nil {
 			stores[i] = s
 			tasks[i].Done, err = s.Done()
+			if s.Older() != "" {
+				c.cfg.Notice(fmt.Sprintf("the marks of task %s were one array, as daisy wrote before 2.0.0; they are a group now, and the array is in %s", tasks[i].ID, s.Older()))
+			}
 		}
 		if err == nil && c.past != nil {
 			if err = c.past.CatchUp(i, s, tasks[i].Done); err == nil {

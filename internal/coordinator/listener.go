@@ -32,8 +32,8 @@ const (
 )
 
 // listener is the one way in: connections from the TCP port and pipes of workers in this process. It looks at the first
-// byte of each TCP connection: HTTP goes on, TLS too if there is a certificate, anything else (0x00, a frame of another
-// protocol) is closed.
+// byte of each TCP connection: HTTP goes on, TLS too if there is a certificate, 0x00 (a frame of daisy) if there is somebody for it,
+// anything else is closed.
 type listener struct {
 	tcp    net.Listener
 	tls    *tls.Config // nil: no TLS
@@ -43,7 +43,12 @@ type listener struct {
 	sniffs sync.WaitGroup
 	// strangers has one for each TCP connection that has not shown the secret.
 	strangers chan struct{}
-	in, out   atomic.Int64 // bytes
+	// daisy, if not nil, serves clients of daisy of this machine and user until they end.
+	daisy func(net.Conn)
+	// daisy1 is told of a client of daisy 1.x.
+	daisy1  func()
+	quiet   quietConns
+	in, out atomic.Int64 // bytes
 }
 
 // alike are errors of one operation without those whose cause has been said.
@@ -80,13 +85,14 @@ func bind(host string, low, high int) (net.Listener, error) {
 	return nil, fmt.Errorf("cannot listen on %s, %s (give other ports with the key port of [run]): %w", host, ports, alike(errs))
 }
 
-// listenOn takes connections from an open port, with TLS unless config is nil.
+// listenOn takes connections from an open port, with TLS unless config is nil, once it is started.
 func listenOn(tcp net.Listener, config *tls.Config) *listener {
 	l := listenInside()
 	l.tcp, l.tls = tcp, config
-	l.sniffs.Go(l.accept)
 	return l
 }
+
+func (l *listener) start() { l.sniffs.Go(l.accept) }
 
 // listenInside makes a listener that only dial reaches.
 func listenInside() *listener {
@@ -113,6 +119,10 @@ func (l *listener) accept() {
 			}
 		}
 		pause = 0
+		if l.daisy != nil && loopback(c.RemoteAddr()) && loopback(c.LocalAddr()) {
+			l.sniffs.Go(func() { l.sniffClient(c) })
+			continue
+		}
 		if !l.hasRoom() {
 			_ = c.Close()
 			continue
@@ -139,6 +149,12 @@ func (l *listener) sniff(c net.Conn) {
 	stop := context.AfterFunc(l.ctx, func() { _ = c.Close() })
 	defer stop()
 	_ = c.SetReadDeadline(time.Now().Add(sniffTimeout))
+	l.letIn(counted)
+}
+
+// letIn takes a connection to whom its first byte is for.
+func (l *listener) letIn(counted *countedConn) {
+	c := counted.Conn
 	first, err := counted.r.Peek(1)
 	var conn net.Conn = counted
 	switch {

@@ -16,7 +16,9 @@ func listenHere(t *testing.T) *listener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return listenOn(tcp, nil)
+	l := listenOn(tcp, nil)
+	l.start()
+	return l
 }
 
 func TestOnlyHTTPIsLetInByItsFirstByte(t *testing.T) {

@@ -75,6 +75,7 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 		c.Stop(engine.StopInterrupt, fmt.Sprintf("interrupted: %v", context.Cause(ctx)))
 	})
 	defer stopWatching()
+	c.inbox.call(c.tellClients)
 	endRenewing := beside(c.renewLock)
 	endCompacting := func() {}
 	if c.journal != nil {

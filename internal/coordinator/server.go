@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -30,6 +31,7 @@ const (
 type joinAnswer struct {
 	worker  string
 	task    int32
+	slots   int32
 	refusal *api.Error
 }
 
@@ -129,6 +131,42 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, r, http.StatusBadRequest, "bad_request", "a join needs a nonce, at least one slot, and either a tag or a name")
 		return
 	}
+	a, err := c.introduce(r.Context(), &engine.Join{
+		Tag: req.Tag, Element: req.Element, Array: req.Array, Restart: req.Restart, Cluster: req.Cluster, Process: req.Process, Name: req.Name, Nonce: req.Nonce, Task: req.Task,
+		Slots: req.Slots, Fill: req.Fill, Node: req.Node, PID: req.PID, Job: req.Job, Left: time.Duration(req.LeftSeconds * float64(time.Second)),
+		Grant: engine.Grant{CPUMilli: max(req.CPUMilli, 0), MemoryBytes: max(req.MemoryBytes, 0), GPUs: max(req.GPUs, 0)},
+	})
+	switch {
+	case errors.Is(err, errOver):
+		c.refuse(w, r, http.StatusForbidden, "ended", err.Error())
+		return
+	case err != nil:
+		c.refuse(w, r, http.StatusServiceUnavailable, "busy", err.Error())
+		return
+	case a.refusal != nil:
+		c.answer(w, r, http.StatusForbidden, a.refusal)
+		return
+	}
+	space := process.Space()
+	c.mu.Lock()
+	if req.Name != "" && req.PID > 1 && req.PID != os.Getpid() && space != "" && req.PIDSpace == space {
+		c.pids[a.worker] = watchable{req.Nonce, req.PID}
+	} else {
+		delete(c.pids, a.worker) // of an earlier one with this name
+	}
+	c.mu.Unlock()
+	j := c.cfg.Job
+	c.answer(w, r, http.StatusOK, api.JoinResponse{
+		Worker: a.worker, Epoch: c.epoch, Task: c.spec(a.task), Slots: int(a.slots),
+		HeartbeatSeconds: c.heartbeatEvery().Seconds(),
+		AbandonSeconds:   0.9 * c.abandonAfter().Seconds(),
+		HintSeconds:      0.8 * j.HintAfter.Seconds(),
+		GraceSeconds:     j.Grace.Seconds(),
+	})
+}
+
+// introduce takes a worker to the engine and waits for its answer. The error is errOver when the run is over.
+func (c *Coordinator) introduce(ctx context.Context, join *engine.Join) (joinAnswer, error) {
 	got := make(chan joinAnswer, 1)
 	c.mu.Lock()
 	c.lastJoin++
@@ -140,38 +178,16 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 		delete(c.joins, id)
 		c.mu.Unlock()
 	}()
-	c.inbox.put(engine.Event{Kind: engine.EventJoin, Request: id, Join: &engine.Join{
-		Tag: req.Tag, Element: req.Element, Array: req.Array, Restart: req.Restart, Cluster: req.Cluster, Process: req.Process, Name: req.Name, Nonce: req.Nonce, Task: req.Task,
-		Slots: req.Slots, Node: req.Node, PID: req.PID, Job: req.Job, CPUMilli: req.CPUMilli, Left: time.Duration(req.LeftSeconds * float64(time.Second)),
-	}})
-	ctx, cancel := context.WithTimeout(r.Context(), joinTimeout)
+	c.inbox.put(engine.Event{Kind: engine.EventJoin, Request: id, Join: join})
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	select {
 	case a := <-got:
-		if a.refusal != nil {
-			c.answer(w, r, http.StatusForbidden, a.refusal)
-			return
-		}
-		space := process.Space()
-		c.mu.Lock()
-		if req.Name != "" && req.PID > 1 && req.PID != os.Getpid() && space != "" && req.PIDSpace == space {
-			c.pids[a.worker] = watchable{req.Nonce, req.PID}
-		} else {
-			delete(c.pids, a.worker) // of an earlier one with this name
-		}
-		c.mu.Unlock()
-		j := c.cfg.Job
-		c.answer(w, r, http.StatusOK, api.JoinResponse{
-			Worker: a.worker, Epoch: c.epoch, Task: c.spec(a.task),
-			HeartbeatSeconds: c.heartbeatEvery().Seconds(),
-			AbandonSeconds:   0.9 * c.abandonAfter().Seconds(),
-			HintSeconds:      0.8 * j.HintAfter.Seconds(),
-			GraceSeconds:     j.Grace.Seconds(),
-		})
+		return a, nil
 	case <-ctx.Done():
-		c.refuse(w, r, http.StatusServiceUnavailable, "busy", "the coordinator does not answer; try again")
+		return joinAnswer{}, errors.New("the coordinator does not answer; try again")
 	case <-c.listener.ctx.Done():
-		c.refuse(w, r, http.StatusForbidden, "ended", "the run is over")
+		return joinAnswer{}, errOver
 	}
 }
 

@@ -27,6 +27,8 @@ type session struct {
 	w    *wire.Writer
 	// greeted: the worker has said who it is, so that it has read the answer to the upgrade. Of Coordinator.mu.
 	greeted bool
+	// client, if not nil, is the client of daisy that this is a session of; it has no conn, no w.
+	client *client
 	// queued: bytes wait in w that nobody was woken for. Of the owner of the engine.
 	queued bool
 	// answered: it is in the list of those to be flushed once the owner lets go. Of the owner of the engine.
@@ -183,7 +185,7 @@ func (c *Coordinator) session(id engine.SessionID) *session {
 func (c *Coordinator) tell(f *engine.Effect) {
 	switch f.Kind {
 	case engine.EffectJoined:
-		c.answerJoin(f.Request, joinAnswer{worker: f.WorkerID, task: f.Task})
+		c.answerJoin(f.Request, joinAnswer{worker: f.WorkerID, task: f.Task, slots: f.Slots})
 		return
 	case engine.EffectRefused:
 		if f.Request != 0 {
@@ -193,6 +195,10 @@ func (c *Coordinator) tell(f *engine.Effect) {
 	}
 	s := c.session(f.Session)
 	if s == nil {
+		return
+	}
+	if s.client != nil {
+		s.client.take(f)
 		return
 	}
 	var err error
@@ -301,12 +307,19 @@ func (c *Coordinator) flushLazy() {
 func (c *Coordinator) heartbeat() {
 	c.mu.Lock()
 	all := make([]*session, 0, len(c.sessions))
+	var clients []engine.Event
 	for _, s := range c.sessions {
-		if s.greeted {
+		switch {
+		case s.client != nil:
+			clients = append(clients, engine.Event{Kind: engine.EventHeartbeat, Session: s.id})
+		case s.greeted:
 			all = append(all, s)
 		}
 	}
 	c.mu.Unlock()
+	if len(clients) > 0 {
+		c.inbox.put(clients...) // which live as long as their connections
+	}
 	for _, s := range all {
 		if s.w.Send(wire.AppendHeartbeat) != nil {
 			_ = s.conn.Close()
@@ -321,7 +334,12 @@ func (c *Coordinator) closeSessions() {
 	c.sessions = nil
 	var open []*session
 	for _, s := range all {
-		open = append(open, s)
+		if s.client == nil {
+			open = append(open, s)
+		}
+	}
+	for cl := range c.clients {
+		cl.drop(errOver)
 	}
 	c.mu.Unlock()
 	for _, s := range open {

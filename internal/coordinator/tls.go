@@ -17,7 +17,10 @@ import (
 // openPort listens where the job says, and writes the discovery file. Where other machines can come in, it speaks TLS.
 func (c *Coordinator) openPort() error {
 	j := c.cfg.Job
-	tcp, err := listenAs(j)
+	tcp, err := c.sameAgain()
+	if tcp == nil && err == nil {
+		tcp, err = listenAs(j)
+	}
 	if err != nil {
 		return err
 	}
@@ -32,8 +35,18 @@ func (c *Coordinator) openPort() error {
 		}
 	}
 	c.listener = listenOn(tcp, secure)
+	if forClients(j) {
+		c.listener.daisy, c.listener.daisy1 = c.serveClient, c.meetDaisy1
+	}
+	c.listener.start()
 	if c.cfg.RunDir == nil {
 		return nil
+	}
+	if forClients(j) {
+		if err := c.cfg.RunDir.WritePort(bound.Port); err != nil {
+			_ = c.listener.Close()
+			return err
+		}
 	}
 	interfaces, err := netInterfaces()
 	var reachable bool
@@ -51,13 +64,34 @@ func (c *Coordinator) openPort() error {
 	return nil
 }
 
+// sameAgain opens the port of an earlier coordinator of the run, whose DAISY_CONTEXT may be in somebody's shell; nil if that cannot be, or
+// need not.
+func (c *Coordinator) sameAgain() (net.Listener, error) {
+	j := c.cfg.Job
+	if !c.cfg.Resume || !forClients(j) || j.PortHigh != 0 {
+		return nil, nil
+	}
+	port, err := c.cfg.RunDir.Port()
+	if err != nil || port == 0 {
+		return nil, err
+	}
+	tcp, err := listenOnPort(j, port, port)
+	if err != nil {
+		c.cfg.Notice(fmt.Sprintf("port %d, on which the run was reached before, is another program's now: clients of daisy need the DAISY_CONTEXT that is told below", port))
+		return nil, nil //nolint:nilerr // another port is as good
+	}
+	return tcp, nil
+}
+
 // listenAs opens the port that the coordinator of a job has.
-func listenAs(j *job.Job) (net.Listener, error) {
+func listenAs(j *job.Job) (net.Listener, error) { return listenOnPort(j, j.PortLow, j.PortHigh) }
+
+func listenOnPort(j *job.Job, low, high int) (net.Listener, error) {
 	host := j.Listen
 	if host == "" {
 		host = "127.0.0.1"
 	}
-	return bind(host, j.PortLow, j.PortHigh)
+	return bind(host, low, high)
 }
 
 // Reach opens the port that the coordinator of a job would have, and gives the addresses ("host:port") by which its workers would try to

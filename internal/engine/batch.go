@@ -30,6 +30,8 @@ const (
 	defaultPatience = 10 * time.Minute
 	// leftWithin is how long a worker that has gone away in good order may be in the answers before it is cancelled.
 	leftWithin = 2 * time.Minute
+	// fullFor is for how long a system that had no room is not asked for more at once than it had room for.
+	fullFor = 10 * time.Minute
 	// queueKilledWithin bounds the wait for the end of workers that a batch system was told to kill.
 	queueKilledWithin = time.Minute
 )
@@ -48,6 +50,8 @@ type batch struct {
 // A class is workers that are alike, where they come from a batch system.
 type class struct {
 	wave   int64         // no more are asked for at once: the system had no room for twice as many, or no larger arrays; 0 = no bound
+	size   int64         // of the largest array that the system has said it takes; 0 = it has not
+	fullAt time.Duration // when it last had no room
 	ranAt  time.Duration // when the last one of it ended that had started
 	more   bool          // it was said that its workers were given more than they asked for
 	yields bool          // its share went to others: nothing more is asked for until one of it runs, or none is left
@@ -56,7 +60,7 @@ type class struct {
 // openBook begins to keep the book.
 func (e *Engine) openBook() {
 	e.classes = make([]class, len(e.proven))
-	e.book = fleet.NewBook(fleet.BookConfig{Seed: uint64(e.cfg.Began), HintAfter: e.cfg.Job.HintAfter, Heard: func(at launcher.Worker) time.Duration {
+	e.book = fleet.NewBook(fleet.BookConfig{MessageTimeout: e.cfg.Launcher.MessageTimeout, HintAfter: e.cfg.Job.HintAfter, Seed: uint64(e.cfg.Began), Heard: func(at launcher.Worker) time.Duration {
 		if w := e.launchedAs(at); w != nil && w.nonce != 0 && w.heard > 0 {
 			return w.heard
 		}
@@ -147,9 +151,14 @@ func (e *Engine) learn(n *fleet.News) {
 		e.ask(&fleet.Call{Kind: fleet.CallBind, Tag: n.Tag, Array: n.Array})
 		if s != nil {
 			s.bound = e.appended
-			e.tasks[s.request.Task].refused = 0
+			t := &e.tasks[s.request.Task]
+			t.refused, t.refusal = 0, ""
+			e.hasRoom(s)
 		}
 	case fleet.NewsVoid:
+		if s != nil {
+			e.launched -= int64(len(s.workers)) // none has been started
+		}
 		e.append(Record{Kind: RecordVoid, ID: n.Tag})
 		e.wantCommit = true
 		e.notice("submission %s is not there: its workers are asked for again", n.Tag)
@@ -217,6 +226,7 @@ func (e *Engine) refusedBy(s *submission, err error) {
 	t := &e.tasks[s.request.Task]
 	c := &e.classes[t.class]
 	count := int64(len(s.workers))
+	e.launched -= count // none has been started
 	for _, w := range s.workers {
 		w.told = toLeave
 		e.endWorker(w, "left")
@@ -228,7 +238,12 @@ func (e *Engine) refusedBy(s *submission, err error) {
 	case launcher.RefusedForLimits:
 		c.wave = max(count/2, 1)
 		if r.Most > 0 {
-			c.wave = int64(r.Most)
+			c.wave, c.size = int64(r.Most), int64(r.Most)
+		} else {
+			c.fullAt = e.now
+		}
+		if r.Most == 1 {
+			e.book.OneByOne()
 		}
 		e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
 		if r.Most > 0 && r.Most < int(count) { // nobody was refused: it takes several submissions
@@ -242,9 +257,24 @@ func (e *Engine) refusedBy(s *submission, err error) {
 		t.pauseTo = e.now + min(firstAway<<min(t.refused, 20), longestAway)
 		t.refused++
 	}
+	if t.refusal != r.Text { // once, and not every minute for as long as it is so
+		e.notice("task %q: the batch system refused %s: %s", t.spec.ID, units.Plural(count, "worker"), r.Text)
+	}
 	t.refusal = r.Text
-	e.notice("task %q: the batch system refused %s: %s", t.spec.ID, units.Plural(count, "worker"), r.Text)
 	e.demand.dirty = true
+}
+
+// hasRoom takes in that as many were accepted as are asked for at once. What had filled the queue may be gone: the next time it is twice
+// as many.
+func (e *Engine) hasRoom(s *submission) {
+	c := &e.classes[e.tasks[s.request.Task].class]
+	if c.wave == 0 || int64(s.request.Count) < c.wave || c.wave == c.size || e.now < c.fullAt+fullFor {
+		return
+	}
+	if c.wave *= 2; c.size > 0 {
+		c.wave = min(c.wave, c.size)
+	}
+	e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
 }
 
 // neverStarts ends the hope for more workers of a task's class. If none of the run has ever come, the job is wrong. As long as nodes are excluded by
@@ -469,8 +499,13 @@ func (e *Engine) givenMore(w *worker, j *Join) {
 		return
 	}
 	e.classes[t.class].more = true
-	e.notice("task %q: worker %s was given %s CPUs of its node and had asked for %s: the site gives whole nodes, or CPUs with the memory, and bills them; more slots for each worker would use them",
-		t.spec.ID, w.id, amount("cpu", j.CPUMilli), amount("cpu", asked))
+	what, use := "had asked for "+amount("cpu", asked), `slots = "fill"`
+	if j.Fill {
+		what = fmt.Sprintf("has %s, which need %s", units.Plural(int64(w.slots), "slot"), amount("cpu", asked))
+		use = "more of what is short for more slots (its memory, its GPUs, resources, max_workers)"
+	}
+	e.notice("task %q: worker %s was given %s CPUs of its node and %s: the site gives whole nodes, or CPUs with the memory, and bills them; %s would use them",
+		t.spec.ID, w.id, amount("cpu", j.CPUMilli), what, use)
 }
 
 // closeBook: the run ends, and nothing more is asked for.
@@ -556,7 +591,11 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 		say("%s asked for", units.Plural(queued, "worker"))
 	}
 	if begun > 0 {
-		say("%s running, none connected for %s; see the log of worker %s", units.Plural(begun, "job"), units.Duration((e.now - first.bornAt).Round(time.Second)), first.id)
+		log := "the log of worker " + first.id
+		if e.cfg.LogPath != nil {
+			log = e.cfg.LogPath(first.id)
+		}
+		say("%s running, none connected for %s; see %s", units.Plural(begun, "job"), units.Duration((e.now - first.bornAt).Round(time.Second)), log)
 	}
 	if unsure != "" {
 		say("it is not known whether submission %s was accepted", unsure)

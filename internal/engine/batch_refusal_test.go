@@ -37,6 +37,26 @@ func TestASubmissionOfUnknownFateCountsUntilItIsFound(t *testing.T) {
 	}
 }
 
+// TestASlowSiteIsLookedThroughForLonger: what it has accepted late is not asked for twice.
+func TestASlowSiteIsLookedThroughForLonger(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{0: time.Minute, 100 * time.Second: 200 * time.Second} {
+		c := newCluster(t, nil, taskOf(8, "a"))
+		cfg := c.e.cfg
+		cfg.Launcher.MessageTimeout = timeout
+		var err error
+		if c.e, err = New(cfg); err != nil {
+			t.Fatal(err)
+		}
+		c.q.NextSubmit = func(launcher.Request) launchertest.Outcome { return launchertest.Outcome{Err: launcher.ErrUnsure} }
+		c.run(want - time.Second)
+		if c.said("submission 1 is not there") {
+			t.Errorf("where messages take %v, it is given up within %v", timeout, want)
+		}
+		c.run(want + time.Minute)
+		c.mustSay("submission 1 is not there")
+	}
+}
+
 func TestATwinGetsNothingToDo(t *testing.T) {
 	c := newCluster(t, nil, taskOf(40, "a"))
 	c.run(10 * time.Second)
@@ -111,6 +131,28 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	})
+	t.Run("for more than one worker: soon as many submissions as there is room for, after a resume too", func(t *testing.T) {
+		task := taskOf(4000, "a")
+		task.MaxWorkers = 100
+		for _, killed := range []bool{false, true} {
+			c := newCluster(t, nil, task)
+			c.block = time.Minute
+			c.q.NextSubmit = func(r launcher.Request) launchertest.Outcome {
+				if r.Count == 1 {
+					return launchertest.Outcome{Accepted: true}
+				}
+				return launchertest.Outcome{Err: &launcher.Refusal{Kind: launcher.RefusedForLimits, Most: 1, Text: "no"}}
+			}
+			if killed {
+				c.run(500 * time.Millisecond)
+				c = c.resumed(task)
+			}
+			c.run(5 * time.Minute)
+			if got := c.e.fleet.Slots(0); got != 100 {
+				t.Errorf("killed before: %v; %d workers after minutes, want 100", killed, got)
+			}
+		}
+	})
 	t.Run("for now: later", func(t *testing.T) {
 		c := newCluster(t, nil, taskOf(4, "a"))
 		c.q.NextSubmit = func(launcher.Request) launchertest.Outcome { return refuse(launcher.RefusedForNow) }
@@ -182,5 +224,84 @@ func TestAReasonThatNeverEndsEndsTheRun(t *testing.T) {
 	}
 	if c.count("cancel array 101") != 1 {
 		t.Errorf("calls %q", c.q.Calls())
+	}
+}
+
+// TestAQueueThatHasRoomAgainIsFilledAgain: a limit that others' jobs had filled for a while does not have workers come one by one for ever.
+func TestAQueueThatHasRoomAgainIsFilledAgain(t *testing.T) {
+	task := taskOf(10_000, "a")
+	task.MaxWorkers = 200
+	c := newCluster(t, nil, task)
+	c.block = 10 * time.Minute
+	full := func(r launcher.Request) launchertest.Outcome {
+		if c.now > 30*time.Second && c.now < 5*time.Minute {
+			return launchertest.Outcome{Err: &launcher.Refusal{Kind: launcher.RefusedForLimits, Text: "QOSMaxSubmitJobPerUserLimit"}}
+		}
+		return launchertest.Outcome{Accepted: true}
+	}
+	var always func(r launcher.Request) launchertest.Outcome
+	always = func(r launcher.Request) launchertest.Outcome {
+		c.q.NextSubmit = always
+		return full(r)
+	}
+	c.q.NextSubmit = always
+	c.starts = func(tag string, element int) time.Duration { return time.Minute + 10*time.Second }
+	c.run(40 * time.Minute)
+	live := 0
+	for _, e := range c.all() {
+		if e.State == launcher.Running {
+			live++
+		}
+	}
+	if live != 200 {
+		t.Errorf("%d of 200 workers run 35 minutes after there was room again; %d submissions", live, len(c.submits))
+	}
+}
+
+// TestWhatWasRefusedIsNotAStart: a queue that is full over a weekend, or a system that cannot be asked, does not end a run for too many
+// starts.
+func TestWhatWasRefusedIsNotAStart(t *testing.T) {
+	const away = 120 * time.Hour
+	for name, err := range map[string]error{
+		"for limits": &launcher.Refusal{Kind: launcher.RefusedForLimits, Text: "QOSMaxSubmitJobPerUserLimit"},
+		"for now":    &launcher.Refusal{Kind: launcher.RefusedForNow, Text: "no space left on device"},
+		"unsure":     launcher.ErrUnsure,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, nil, taskOf(40, "a"))
+			asked := 0
+			var always func(launcher.Request) launchertest.Outcome
+			always = func(r launcher.Request) launchertest.Outcome {
+				c.q.NextSubmit = always
+				if c.now < away {
+					asked += r.Count
+					return launchertest.Outcome{Err: err}
+				}
+				return launchertest.Outcome{Accepted: true}
+			}
+			c.q.NextSubmit = always
+			c.starts = func(string, int) time.Duration {
+				if c.now < away {
+					return never // they do not exist
+				}
+				return 2 * time.Second
+			}
+			c.run(away + time.Hour)
+			if c.final == nil || c.final.State != RunDone {
+				t.Errorf("the run is %+v after %d submissions", c.final, len(c.submits))
+			}
+			said := 0
+			for _, n := range c.notices {
+				if strings.Contains(n, "refused") {
+					said++
+				}
+			}
+			if said > 1 {
+				t.Errorf("it is said %d times: %q", said, c.notices[:3])
+			}
+			if asked <= ceilingPerWorker*ceilingAlive {
+				t.Errorf("%d workers were refused: too few for the bound of starts", asked)
+			}
+		})
 	}
 }

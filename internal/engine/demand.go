@@ -42,7 +42,7 @@ func (e *Engine) orderWorkers() (moved bool) {
 	for i := range e.tasks {
 		t := &e.tasks[i]
 		switch {
-		case t.ended || t.ready <= t.covers:
+		case t.ended || t.clients || t.ready <= t.covers:
 			d.stuck[i] = false
 		case !d.stuck[i]:
 			decide = true
@@ -65,6 +65,8 @@ func (e *Engine) orderWorkers() (moved bool) {
 		tally := e.sched.Tally(i)
 		d.loads[i] = fleet.Load{Ready: t.ready, Covered: t.covers, Left: tally.Ready + tally.Waiting, Leaving: t.leaving, Ended: t.ended, Starts: starts}
 		switch {
+		case t.clients:
+			d.loads[i].Ready, d.loads[i].Starts = 0, 0
 		case t.brake.Tripped() || t.pauseTo > e.now:
 			d.loads[i].Starts = 0
 		case !e.proven[t.class]:
@@ -99,7 +101,7 @@ func (e *Engine) orderWorkers() (moved bool) {
 	d.anyStuck = false
 	for i := range e.tasks {
 		t := &e.tasks[i]
-		d.stuck[i] = !t.ended && t.ready > t.covers
+		d.stuck[i] = !t.ended && !t.clients && t.ready > t.covers
 		d.anyStuck = d.anyStuck || d.stuck[i]
 		if t.ready == 0 {
 			d.candidates[i] = t.idle + t.starters

@@ -30,6 +30,8 @@ type Config struct {
 	StopAtFirstFailure bool
 	// Node is the machine that this coordinator runs on, as its workers call it.
 	Node string
+	// LogPath is where the log of a launched worker is, for people; nil where there are none.
+	LogPath func(worker string) string
 	// External: no worker is ever asked for; all come by themselves.
 	External bool
 	// Past is what earlier epochs of the run have left; nil for a run that begins. It belongs to the engine from then on.
@@ -120,6 +122,7 @@ type task struct {
 	retimed bool          // it was changed while the run went on
 	ready   int64         // blocks, as of the last look
 	ended   bool          // as of the last look
+	clients bool          // its blocks are for clients that come by themselves: no worker is asked for, and none of another kind gets them
 
 	running leaseList  // those whose timeout runs, oldest first
 	waiting workerList // those with an open request, longest first
@@ -192,7 +195,7 @@ func New(cfg Config) (*Engine, error) {
 			fleetTasks[i].Depth = max(fleetTasks[i].Depth, fleetTasks[u].Depth+1)
 		}
 		t := &e.tasks[i]
-		t.spec = spec
+		t.spec, t.clients = spec, spec.Runner.Kind == job.RunnerClients
 		if spec.Timeout > 0 {
 			t.timeout = spec.Timeout + timeoutSlack
 		}
@@ -407,6 +410,18 @@ func (e *Engine) look() {
 			e.append(Record{Kind: RecordTaskEnd, Task: int32(i), State: uint8(e.sched.State(i)), Tally: tally})
 			e.emit(Effect{Kind: EffectTaskEnded, Task: int32(i), Text: e.sched.State(i).String()})
 			e.wantCommit = true
+			if t.clients {
+				e.dismiss(i)
+			}
+		}
+	}
+}
+
+// dismiss tells the clients of a task that it has ended: they serve no other.
+func (e *Engine) dismiss(task int) {
+	for _, w := range e.live {
+		if int(w.task) == task {
+			e.tell(w, toLeave, "its task has ended")
 		}
 	}
 }

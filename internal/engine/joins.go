@@ -29,6 +29,7 @@ type worker struct {
 	task   int32
 	any    bool // an external worker that takes blocks of every task
 	slots  int32
+	grant  Grant
 	row    *row
 	rows   []*row // one for each task that it served
 
@@ -215,6 +216,8 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 		refuse("ended", "the run is ending: there is nothing to do any more")
 	case task < 0:
 		refuse("bad_request", "there is no task %q in this run", j.Task)
+	case e.tasks[task].clients != j.Client:
+		refuse("bad_request", "task %q is for %s", e.tasks[task].spec.ID, map[bool]string{true: "clients of daisy that come by themselves", false: "workers, not for clients of daisy"}[e.tasks[task].clients])
 	case !anyTask && e.tasks[task].ended:
 		refuse("ended", "task %q has ended: there is nothing to do any more", j.Task)
 	case e.turnedAway(nil, j.Node) != "":
@@ -228,19 +231,20 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 }
 
 // externalTask finds the task that an external worker serves, -1 if there is none of that name. One that takes any begins
-// with the first task, in the fleet's order, that has something ready, else with the first that has not ended.
+// with the first task, in the fleet's order, that has something ready, else with the first that has not ended. Those for clients are none
+// of its.
 func (e *Engine) externalTask(name string) (task int, anyTask bool) {
 	if name != "" {
 		return e.cfg.Pipeline.Index(name), false
 	}
 	first := 0
 	for i := len(e.tasks) - 1; i >= 0; i-- {
-		if !e.tasks[i].ended {
+		if !e.tasks[i].ended && !e.tasks[i].clients {
 			first = i
 		}
 	}
 	for _, i := range e.fleet.Order() {
-		if e.tasks[i].ready > 0 {
+		if e.tasks[i].ready > 0 && !e.tasks[i].clients {
 			return i, true
 		}
 	}
@@ -252,10 +256,13 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 	if w.nonce == 0 {
 		e.joins++
 		w.nonce, w.number, w.restart, w.process = j.Nonce, e.joins, j.Restart, j.process()
+		if w.sub != nil { // a job counts once, whoever else comes out of it
+			w.grant = j.Grant
+		}
 		e.reshare(w.sub)
-		if w.sub != nil && int32(j.Slots) < w.slots { // it has fewer than it was given room for
-			e.fleet.Give(int(w.task), int64(w.slots)-int64(j.Slots))
-			w.slots = int32(j.Slots)
+		if slots := e.slotsFor(w, j); w.sub != nil && slots != w.slots {
+			e.fleet.Inherit(int(w.task), int64(slots)-int64(w.slots))
+			w.slots = slots
 		}
 		if e.book == nil || w.node == "" {
 			w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
@@ -266,7 +273,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 			e.lookAt(e.now + provenAfter)
 		}
 		e.openRow(w)
-		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds()})
+		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds(), Grant: w.grant})
 		w.record = e.appended
 		e.wantCommit = true
 		e.emit(Effect{Kind: EffectWorker, Worker: &WorkerChange{ID: w.id, Node: w.node, Task: w.task}})
@@ -277,7 +284,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 	w.heard = e.now
 	e.recount(w)
 	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
-	e.emit(Effect{Kind: EffectJoined, Request: req, WorkerID: w.id, Task: w.task})
+	e.emit(Effect{Kind: EffectJoined, Request: req, WorkerID: w.id, Task: w.task, Slots: w.slots})
 }
 
 func (e *Engine) nodeNumber(node string) uint32 {
@@ -394,6 +401,9 @@ func (e *Engine) detach(w *worker, gone bool) {
 	}
 	if e.book != nil && w.launched() && w.leaving && w.held == 0 {
 		e.book.Leaves(w.name())
+		if e.demand.anyStuck {
+			e.book.Hurry(e.now)
+		}
 	}
 	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
 	e.recount(w)
@@ -503,6 +513,8 @@ func (e *Engine) mayRun(w *worker) bool {
 // leaveWord is how a worker ended that went away in good order.
 func (e *Engine) leaveWord(w *worker) string {
 	switch {
+	case w.leaving && w.leave == LeaveLost:
+		return "lost"
 	case w.told == toStop, w.told == notTold && w.leaving && w.leave == LeaveSignal:
 		return "stopped"
 	case w.told == toDrain:

@@ -71,6 +71,7 @@ type pastTask struct {
 type pastWorker struct {
 	PastWorker
 	slots int32
+	grant Grant
 	rows  []*row
 	row   *row
 	gone  bool
@@ -130,7 +131,7 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 		}
 		t.cuts[r.Block]++
 	case RecordJoin:
-		w := &pastWorker{PastWorker: PastWorker{ID: r.ID, Nonce: r.Nonce, Node: r.Text, PID: int(r.PID), Launched: r.Launched, number: r.Worker}, slots: int32(r.Count)}
+		w := &pastWorker{PastWorker: PastWorker{ID: r.ID, Nonce: r.Nonce, Node: r.Text, PID: int(r.PID), Launched: r.Launched, number: r.Worker}, slots: int32(r.Count), grant: r.Grant}
 		if p.workers[r.Worker] != nil {
 			return ended, false, fmt.Errorf("worker %d joins a second time", r.Worker)
 		}
@@ -392,7 +393,7 @@ func (e *Engine) resume(p *Past) {
 		for _, r := range w.rows {
 			r.worker = v
 			if v == nil {
-				r.worker = &worker{id: w.ID, node: w.Node, number: w.number, ended: true}
+				r.worker = &worker{id: w.ID, node: w.Node, number: w.number, grant: w.grant, ended: true}
 			}
 			e.rows = append(e.rows, r)
 			e.tasks[r.task].served++

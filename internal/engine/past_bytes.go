@@ -10,7 +10,7 @@ import (
 )
 
 // pastVersion is the version of the bytes of a Past.
-const pastVersion = 1
+const pastVersion = 2
 
 // AppendBytes appends all that the past knows, so that ReadPast and the records that came later make what all records make. It is to be
 // called before New.
@@ -178,6 +178,7 @@ func (p *Past) worker(c *coder, at **pastWorker) {
 	w.PID = int(pid)
 	c.bool(&w.Launched)
 	c.int32(&w.slots)
+	w.grant.fields(c)
 	c.bool(&w.gone)
 	list(c, &w.rows, func(at **row) {
 		if *at == nil {

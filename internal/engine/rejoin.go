@@ -24,6 +24,9 @@ func (e *Engine) inherit(w *pastWorker, replaced bool) *worker {
 	}
 	at := launcherName(w.ID)
 	switch here := e.cfg.Launcher.Local && w.Node == e.cfg.Node; {
+	case e.tasks[w.row.task].clients: // its connection was its life
+		e.lost = append(e.lost, w.number)
+		return nil
 	case !w.Launched:
 	case e.book != nil: // which knows of it, or will be told
 	case !here:
@@ -35,7 +38,10 @@ func (e *Engine) inherit(w *pastWorker, replaced bool) *worker {
 		e.lost = append(e.lost, w.number)
 		return nil
 	}
-	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, answer: never, away: true}
+	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, grant: w.grant, answer: never, away: true}
+	if e.tasks[v.task].spec.Fill {
+		e.expect(v.task, int64(v.slots))
+	}
 	for _, r := range w.rows {
 		v.returned = v.returned || r.processed > 0
 	}

@@ -56,14 +56,14 @@ func (e *Engine) share(w *worker, spare, yields bool) {
 func (e *Engine) letThrough(task int, slots, count int64) int64 {
 	through := int64(0)
 	for _, w := range e.live {
+		if through == count {
+			break
+		}
 		s := w.sub
 		if !w.spare || w.goes() || !s.sent || int(w.task) != task || int64(w.slots) != slots || s.throttle < s.inForce {
 			continue
 		}
 		n := min(s.waiting(), count-through)
-		if n == 0 {
-			continue
-		}
 		through += n
 		s.throttle += n
 		e.fleet.Give(task, slots*n)

@@ -60,9 +60,11 @@ func (e *Engine) waits(i int) string {
 func (e *Engine) lacks(i int) string {
 	t := &e.tasks[i]
 	switch {
-	case t.joined > 0:
+	case t.clients && t.joined == 0:
+		return "no client of daisy has connected: start one with the DAISY_CONTEXT of this task"
+	case t.joined > 0 && !(t.clients && t.waiting.first != nil):
 		return "its workers have not asked for a block"
-	case e.cfg.External:
+	case e.cfg.External && !t.clients:
 		return "no worker has come"
 	case e.book != nil && t.hopeless != "":
 		return "no more workers are asked for: " + t.hopeless

@@ -150,7 +150,7 @@ func (c *checking) taskKeys(i int) {
 			t.Grid.BlockShape(), t.Grid.TotalWrite())
 	}
 	switch t.Runner.Kind {
-	case RunnerCommand, RunnerStream:
+	case RunnerCommand, RunnerStream, RunnerDaisy:
 		if len(t.Runner.Argv) == 0 || t.Runner.Argv[0] == "" {
 			c.task(i, "run."+t.Runner.Kind.String(), "names no program; allowed is a list of a program and its arguments")
 		}
@@ -162,8 +162,13 @@ func (c *checking) taskKeys(i int) {
 		if t.Runner.Func == nil {
 			c.task(i, "run", "the function is nil")
 		}
+	case RunnerClients:
+		c.clients(i, t)
 	default:
-		c.task(i, "run", "missing; allowed are { command = [..] }, a process for each block, { stream = [..] }, a process for each slot, and { python = \"module:function\" }")
+		c.task(i, "run", "missing; allowed are { command = [..] }, a process for each block, { stream = [..] }, a process for each slot, { python = \"module:function\" }, { daisy = [..] }, a worker script of daisy 2, and { clients = \"daisy\" }, scripts that you start yourself")
+	}
+	if t.Runner.Kind == RunnerDaisy || t.Runner.Kind == RunnerClients {
+		c.ids(i, t)
 	}
 	c.numbers(i, t)
 	if t.EnforceMemory {
@@ -174,6 +179,48 @@ func (c *checking) taskKeys(i int) {
 		if err := checkVariable(name, value); err != nil {
 			c.task(i, "env."+name, "%v", err)
 		}
+	}
+}
+
+// ids: a client of daisy knows a block by its spatial id, which has 64 bits. The last block has the largest.
+func (c *checking) ids(i int, t *Task) {
+	if t.Grid == nil || t.Grid.Len() == 0 {
+		return
+	}
+	last := t.Grid.Len() - 1
+	if _, fits := t.Grid.ID(last); !fits {
+		c.task(i, "run."+t.Runner.Kind.String(), "daisy's number of the block at %v has more than 64 bits, which its clients cannot hold; give larger blocks, or run it as { stream = [..] } or { python = \"module:function\" }",
+			t.Grid.CellIndex(last))
+	}
+}
+
+// clients: what the coordinator cannot see to, as it does not start them, is not asked for.
+func (c *checking) clients(i int, t *Task) {
+	const instead = "; let the script see to it, or start it as run = { daisy = [..] }"
+	switch {
+	case c.job.Launcher == "serial":
+		c.task(i, "run.clients", "with launcher \"serial\" nobody can connect; use \"local\"")
+	case c.job.Launcher == "slurm":
+		c.task(i, "run.clients", "clients that come by themselves are served on the coordinator's own machine only; with launcher \"slurm\" have their script started where the jobs run, by run = { daisy = [..] }")
+	case c.job.Listen != "" && c.job.Listen != "localhost":
+		if ip := net.ParseIP(c.job.Listen); ip == nil || !ip.IsLoopback() && !ip.IsUnspecified() {
+			c.task(i, "run.clients", "clients of daisy are served on this machine's own addresses only, and listen is %q; allowed with them are \"localhost\" and \"0.0.0.0\"", c.job.Listen)
+		}
+	}
+	if t.Check != nil {
+		c.task(i, "check", "a client of daisy that comes by itself runs none"+instead)
+	}
+	if len(t.Env) > 0 {
+		c.task(i, "env", "a client that comes by itself has its own environment"+instead)
+	}
+	if t.Slots != 1 {
+		c.task(i, "slots", "a client that comes by itself asks for as many blocks as it likes; leave it out, and limit them with max_workers")
+	}
+	if t.MaxBlocksPerWorker != 0 {
+		c.task(i, "max_blocks_per_worker", "nothing takes the place of a client that comes by itself"+instead)
+	}
+	if t.EnforceMemory {
+		c.task(i, "enforce_memory", "the memory of a client that comes by itself cannot be limited"+instead)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestEveryErrorOfAProgramsJobIsSaidAtOnce(t *testing.T) {
 		`run: port: 5-4 is no range of ports; ports are 0 to 65535, the lower one first`,
 		`run: max_failures: -1 is below 0; 0 is no limit`,
 		`task "a": grid: no blocks are described`,
-		`task "a": run: missing; allowed are { command = [..] }, a process for each block, { stream = [..] }, a process for each slot, and { python = "module:function" }`,
+		`task "a": run: missing; allowed are { command = [..] }, a process for each block, { stream = [..] }, a process for each slot, { python = "module:function" }, { daisy = [..] }, a worker script of daisy 2, and { clients = "daisy" }, scripts that you start yourself`,
 		`task "b": run: the function is nil`,
 		`task "b": slots: 0 is too small; allowed is 1 or more`,
 		`task "b": max_retries: -1 is too small; allowed is 0 or more`,

@@ -119,6 +119,8 @@ type Task struct {
 	MaxWorkers int64
 	// Slots is how many blocks one worker runs at once, from 1.
 	Slots int
+	// Fill: a worker is asked for with one slot, and gets as many as what a batch system gave it holds. Elsewhere it has one.
+	Fill bool
 	// MaxBlocksPerWorker sends a worker away after so many blocks; 0 = no limit.
 	MaxBlocksPerWorker int64
 	// Priority decides who gets a free budget first; higher goes first.
@@ -186,6 +188,10 @@ const (
 	RunnerFunc
 	// RunnerPython calls a Python function, in a process for each slot that imports it once.
 	RunnerPython
+	// RunnerDaisy keeps a worker script of daisy 2 for each slot, which asks for blocks by daisy's own client.
+	RunnerDaisy
+	// RunnerClients starts nothing: clients of daisy 2 that come by themselves, on this machine, get the blocks.
+	RunnerClients
 )
 
 // String is the word used in job files and reports.
@@ -199,6 +205,10 @@ func (k RunnerKind) String() string {
 		return "func"
 	case RunnerPython:
 		return "python"
+	case RunnerDaisy:
+		return "daisy"
+	case RunnerClients:
+		return "clients"
 	default:
 		return "none"
 	}
@@ -207,7 +217,7 @@ func (k RunnerKind) String() string {
 // A Runner is the user's code.
 type Runner struct {
 	Kind RunnerKind
-	// Argv is the program with its arguments (RunnerCommand, RunnerStream), or the interpreter (RunnerPython).
+	// Argv is the program with its arguments (RunnerCommand, RunnerStream, RunnerDaisy), or the interpreter (RunnerPython).
 	Argv []string
 	// Python names the function: "module:function" or "/path/file.py:function" (RunnerPython).
 	Python string
@@ -249,11 +259,14 @@ func (t *Task) ArrayLimit() int64 {
 	return 0
 }
 
-// LauncherClass is the options of the launcher as one text. Workers of tasks that differ in it are not alike.
+// LauncherClass is the options of the launcher, and whether slots are filled, as one text. Workers of tasks that differ in it are not alike.
 func (t *Task) LauncherClass() string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(t.Options)) {
 		fmt.Fprintf(&b, "%s=%q\n", key, t.Options[key])
+	}
+	if t.Fill {
+		b.WriteString("fill\n")
 	}
 	return b.String()
 }

@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"strings"
 	"testing"
 
 	"example.org/daisy/internal/job"
@@ -35,6 +36,11 @@ func TestAnotherPythonFunctionIsAnotherJob(t *testing.T) {
 		t.Errorf("got %v", changes)
 	}
 	if changes := task("m:f").Changes(task("m:g")); len(changes) != 1 || changes[0] != `task "a": run was { python = "m:f", interpreter = "python3" }, and is { python = "m:g", interpreter = "python3" } now` {
+		t.Errorf("got %v", changes)
+	}
+	other := task("m:f")
+	other.Tasks[0].Runner.Block = "daisy"
+	if changes := task("m:f").Changes(other); len(changes) != 1 || !strings.HasSuffix(changes[0], `, and is { python = "m:f", interpreter = "python3", block = "daisy" } now`) {
 		t.Errorf("got %v", changes)
 	}
 }

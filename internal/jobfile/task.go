@@ -62,7 +62,7 @@ func (l *loader) readTask(at int, m map[string]any, n *node) {
 	if most := l.opts.MaxWorkers; most > 0 && (task.MaxWorkers == 0 || task.MaxWorkers > most) {
 		task.MaxWorkers = most
 	}
-	t.count("slots", 1, &task.Slots)
+	t.readSlots(task)
 	task.MaxBlocksPerWorker, _ = t.integer("max_blocks_per_worker", 1, math.MaxInt64)
 	if p, ok := t.integer("priority", math.MinInt32, math.MaxInt32); ok {
 		task.Priority = int(p)
@@ -78,26 +78,47 @@ func (l *loader) readTask(at int, m map[string]any, n *node) {
 	t.readOutput(task)
 }
 
+// readSlots reads a number of slots, or that they are as many as there is room for.
+func (t table) readSlots(task *job.Task) {
+	text, isText := t.m["slots"].(string)
+	switch {
+	case !isText:
+		t.count("slots", 1, &task.Slots)
+	case text != "fill":
+		t.fail("slots", "%q is neither a number nor \"fill\"", text)
+	case slices.Equal(task.Options["launch"], []string{"srun"}):
+		t.fail("slots", "\"fill\" does not go with launch = \"srun\": a step has only the cores that were asked for; write how many slots there are")
+	default:
+		task.Fill = true
+	}
+}
+
 // readCode reads run and check, and looks for their programs.
 func (t table) readCode(task *job.Task) {
-	const wanted = `a table: { command = [..] }, a process for each block, { stream = [..] }, a process for each slot, or { python = "module:function" }`
+	const wanted = `a table: { command = [..] }, a process for each block, { stream = [..] }, a process for each slot, { python = "module:function" }, { daisy = [..] }, a worker script of daisy 2, or { clients = "daisy" }, scripts that you start yourself`
 	if run, ok := t.table("run", wanted); ok {
 		run.unknown("command")
 		kinds := []struct {
 			name string
 			kind job.RunnerKind
-		}{{"command", job.RunnerCommand}, {"stream", job.RunnerStream}, {"python", job.RunnerPython}}
+		}{{"command", job.RunnerCommand}, {"stream", job.RunnerStream}, {"python", job.RunnerPython}, {"daisy", job.RunnerDaisy}, {"clients", job.RunnerClients}}
 		given := 0
 		for _, k := range kinds {
 			if !run.has(k.name) {
 				continue
 			}
 			if given++; given > 1 {
-				run.fail(k.name, "there is more than one of command, stream and python; one of them runs a block")
+				run.fail(k.name, "there is more than one of command, stream, python, daisy and clients; one of them runs a block")
 				continue
 			}
 			if k.kind == job.RunnerPython {
 				task.Runner, _ = run.python()
+				continue
+			}
+			if k.kind == job.RunnerClients {
+				if _, ok := run.choice("clients", "daisy"); ok {
+					task.Runner = job.Runner{Kind: job.RunnerClients}
+				}
 				continue
 			}
 			if argv, ok := run.program(k.name, task); ok {
@@ -105,7 +126,7 @@ func (t table) readCode(task *job.Task) {
 			}
 		}
 		if run.has("interpreter") && !run.has("python") {
-			run.fail("interpreter", "it goes with python; the interpreter of a command or a stream is its first item")
+			run.fail("interpreter", "it goes with python; that of a command, a stream or a worker script of daisy is its first item")
 		}
 		if run.has("block") && !run.has("python") {
 			run.fail("block", "it goes with python; the blocks of the task stand beside run, not in it")
@@ -117,22 +138,28 @@ func (t table) readCode(task *job.Task) {
 			t.load.wrong = append(t.load.wrong, wrongKey{t.at, "run"})
 		}
 	}
-	if check, ok := t.table("check", "a table: { command = [..] }"); ok {
-		check.unknown("command")
-		switch {
-		case check.has("stream"), check.has("python"), check.has("interpreter"), check.has("block"):
-			for _, key := range []string{"stream", "python", "interpreter", "block"} {
-				if check.has(key) {
-					check.fail(key, "a check is a process for each block; write { command = [..] }")
-				}
-			}
-		case !check.has("command"):
-			if len(check.m) == 0 {
-				t.fail("check", "no command; wanted { command = [..] }")
-			}
-		default:
-			task.Check, _ = check.program("command", task)
+	t.readCheck(task)
+}
+
+// readCheck reads check, which is a command and nothing else.
+func (t table) readCheck(task *job.Task) {
+	check, ok := t.table("check", "a table: { command = [..] }")
+	if !ok {
+		return
+	}
+	check.unknown("command")
+	others := false
+	for _, k := range Keys() {
+		if k.Table == "command" && k.Name != "command" && check.has(k.Name) {
+			others = true
+			check.fail(k.Name, "a check is a process for each block; write { command = [..] }")
 		}
+	}
+	switch {
+	case check.has("command") && !others:
+		task.Check, _ = check.program("command", task)
+	case len(check.m) == 0:
+		t.fail("check", "no command; wanted { command = [..] }")
 	}
 }
 

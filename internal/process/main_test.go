@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -66,6 +67,17 @@ func play(role string, args []string) int {
 	switch role {
 	case "hold":
 		report()
+		return hold()
+	case "call": // connects to the address, and reports
+		conn, err := net.Dial("tcp", args[0])
+		if err != nil {
+			panic(err)
+		}
+		defer conn.Close()
+		report()
+		return hold()
+	case "have call": // the same, by a detached child
+		child("call", nil, args[0])
 		return hold()
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)

@@ -5,6 +5,7 @@
 //	job.toml          the job file as it was frozen
 //	bin/daisy-worker  a copy of the worker, so that an upgrade does not touch a run
 //	discovery.json    where the coordinator listens; replaced by rename
+//	port              where it listens, for clients of daisy: the next one listens there again
 //	secret            gives access to the run (0600)
 //	epoch             number of the coordinator's present life
 //	lock              who coordinates the run

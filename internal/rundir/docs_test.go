@@ -45,7 +45,7 @@ func TestTheDocumentationHasEveryFileOfARunDirectory(t *testing.T) {
 	if _, err := d.Certificate(); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{d.MakeScripts(), d.WriteJob(nil), d.WriteDiscovery(Discovery{}), d.WriteStats(nil), l.Unlock()} {
+	for _, err := range []error{d.MakeScripts(), d.WriteJob(nil), d.WriteDiscovery(Discovery{}), d.WritePort(1), d.WriteStats(nil), l.Unlock()} {
 		if err != nil {
 			t.Fatal(err)
 		}

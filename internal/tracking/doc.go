@@ -29,6 +29,11 @@
 // something else than the above (*UnreadableError). A chunk that is not there
 // is certain: in Zarr it means that every cell has the fill value.
 //
+// # Replacing a group
+//
+// One array in place of a group, as daisy wrote before 2.0.0, is as certain: Open makes a group of it. So does Migrate of the marks of a
+// volume that has grown since, whose size Before finds by the hash. What was there is kept.
+//
 // Files are read with pread and written with pwrite, never mapped: a mapped file that is cut
 // short on a network file system kills the process.
 package tracking

@@ -17,7 +17,8 @@ type LayoutError struct {
 
 func (e *LayoutError) Error() string {
 	return fmt.Sprintf("tracking %s was written for another layout of blocks (total, read or write region or fit differ): "+
-		"stored hash %s, this task's %s. Its marks say nothing about this task's blocks. %s", e.Path, e.Stored, e.Want, wayOut(e.Path))
+		"stored hash %s, this task's %s. Its marks say nothing about this task's blocks. "+
+		"If the volume has only grown, daisy-submit migrate keeps those that still hold. %s", e.Path, e.Stored, e.Want, wayOut(e.Path))
 }
 
 // UnreadableError says that a group cannot be read with certainty.
@@ -29,6 +30,17 @@ type UnreadableError struct {
 
 func (e *UnreadableError) Error() string {
 	return fmt.Sprintf("tracking %s cannot be trusted: %s: %s. %s", e.Path, e.File, e.Reason, wayOut(e.Path))
+}
+
+// CutShortError says that a group is not in its place, because whoever replaced it was killed before the last step.
+type CutShortError struct {
+	Path string // of the group
+	Next string // what was to take its place, whole
+}
+
+func (e *CutShortError) Error() string {
+	return fmt.Sprintf("tracking %s is missing, because a move of its marks to another layout was cut short; they are in %s. Finish it: mv %s %s; or start fresh: rm -r %s",
+		e.Path, e.Next, quote(e.Next), quote(e.Path), quote(e.Next))
 }
 
 func wayOut(path string) string {

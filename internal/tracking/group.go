@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"example.org/daisy/geom"
 )
 
 const (
@@ -30,11 +32,14 @@ var arrays = map[string]struct {
 	"peak_rss_bytes": {"uint64", 8}, "io_read_bytes": {"uint64", 8}, "io_write_bytes": {"uint64", 8}, "gpu_mem_bytes": {"uint64", 8},
 }
 
-// isFresh reports whether dir does not exist or is an empty directory.
+// isFresh reports whether dir does not exist or is an empty directory. A dir that went missing in a replacement is an error.
 func isFresh(d Disk, dir string) (bool, error) {
 	some, err := d.Any(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // perhaps removed meanwhile: a run that begins replaces an empty directory
+		if next := beside(dir, next); isThere(d, next) {
+			return false, &CutShortError{dir, next}
+		}
 		return true, nil
 	case errors.Is(err, syscall.ENOTDIR):
 		return false, &UnreadableError{dir, dir, "it is a file, not a directory"}
@@ -44,31 +49,21 @@ func isFresh(d Disk, dir string) (bool, error) {
 	return !some, nil
 }
 
+// beside is a folder next to a group that holds what is to become the group. Whoever makes one has the group's lock.
+func beside(dir, what string) string {
+	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+"."+what)
+}
+
 // makeGroup makes a group without a mark. It is built beside its place and
 // renamed, so that a crash leaves no group that lacks a file.
 func makeGroup(d Disk, dir, hash string, c cells, names []string) (err error) {
-	// The group's lock is held, so what stands there was left by a crash.
-	temp := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".new")
-	if err := d.RemoveAll(temp); err != nil {
-		return explain("make", dir, err)
-	}
-	if err := d.Mkdir(temp, 0o777); err != nil {
-		return explain("make", dir, err)
-	}
+	temp := beside(dir, "new")
 	defer func() {
 		if err != nil {
 			_ = d.RemoveAll(temp)
 		}
 	}()
-	for _, name := range names {
-		if err := makeArray(d, temp, name, c); err != nil {
-			return err
-		}
-	}
-	if err := writeSynced(d, filepath.Join(temp, metadataFile), groupJSON(hash)); err != nil {
-		return err
-	}
-	if err := syncDir(d, temp); err != nil {
+	if err := buildGroup(d, temp, hash, c, names); err != nil {
 		return err
 	}
 	if err := d.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // removes an empty directory only
@@ -78,6 +73,25 @@ func makeGroup(d Disk, dir, hash string, c cells, names []string) (err error) {
 		return explain("make", dir, err)
 	}
 	return syncDir(d, filepath.Dir(dir))
+}
+
+// buildGroup makes the files of a group without a mark in place of whatever a crash left there.
+func buildGroup(d Disk, dir, hash string, c cells, names []string) error {
+	if err := d.RemoveAll(dir); err != nil {
+		return explain("make", dir, err)
+	}
+	if err := d.Mkdir(dir, 0o777); err != nil {
+		return explain("make", dir, err)
+	}
+	for _, name := range names {
+		if err := makeArray(d, dir, name, c); err != nil {
+			return err
+		}
+	}
+	if err := writeSynced(d, filepath.Join(dir, metadataFile), groupJSON(hash)); err != nil {
+		return err
+	}
+	return syncDir(d, dir)
 }
 
 func makeArray(d Disk, group, name string, c cells) error {
@@ -140,24 +154,37 @@ func syncDir(d Disk, path string) error {
 	return nil
 }
 
-// checkGroup checks the group's own file.
-func checkGroup(d Disk, dir, want string) error {
+// readRoot reads the file that says for which blocks the marks in a folder are, and whether they are in a group.
+func readRoot(d Disk, dir string) (root, error) {
 	file := filepath.Join(dir, metadataFile)
 	data, err := readMetadata(d, file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &UnreadableError{dir, file, "the file is missing, so nobody knows for which blocks the marks in the folder are"}
+		return root{}, &UnreadableError{dir, file, "the file is missing, so nobody knows for which blocks the marks in the folder are"}
 	}
 	if err != nil {
-		return explain("read", file, err)
+		return root{}, explain("read", file, err)
 	}
-	stored, err := parseGroup(data)
+	r, err := parseRoot(data)
 	if err != nil {
-		return &UnreadableError{dir, file, err.Error()}
+		return root{}, &UnreadableError{dir, file, err.Error()}
 	}
-	if stored != want {
-		return &LayoutError{dir, stored, want}
+	return r, nil
+}
+
+// checkRoot is readRoot that refuses marks of other blocks than those of g.
+func checkRoot(d Disk, dir string, g *geom.Grid) (root, error) {
+	r, err := readRoot(d, dir)
+	if err != nil {
+		return root{}, err
 	}
-	return nil
+	prefix := groupPrefix
+	if r.isArray {
+		prefix = arrayPrefix
+	}
+	if want := hashOf(prefix, g); r.hash != want {
+		return root{}, &LayoutError{dir, r.hash, want}
+	}
+	return r, nil
 }
 
 // maxMetadata is far above any zarr.json that can pass the checks.
@@ -179,10 +206,7 @@ func readMetadata(d Disk, path string) ([]byte, error) {
 // open checks an array and opens its chunk. An array other than done that is not there at all has no history: it is made,
 // unless the group is only read. An array done that is not there is refused: every group has one.
 func (a *arrayFile) open(d Disk, group, name string, c cells) error {
-	a.disk = d
 	dir := filepath.Join(group, name)
-	kind := arrays[name]
-	a.group, a.path, a.size = group, chunkPath(dir, c), kind.cell*c.count
 	if _, err := d.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		if name == doneArray {
 			return &UnreadableError{group, dir, "the array is missing"}
@@ -197,6 +221,13 @@ func (a *arrayFile) open(d Disk, group, name string, c cells) error {
 			return err
 		}
 	}
+	return a.openIn(d, group, dir, name, c)
+}
+
+// openIn is open of an array that is there, in a folder of any name.
+func (a *arrayFile) openIn(d Disk, group, dir, name string, c cells) error {
+	kind := arrays[name]
+	a.disk, a.group, a.path, a.size = d, group, chunkPath(dir, c), kind.cell*c.count
 	file := filepath.Join(dir, metadataFile)
 	data, err := readMetadata(d, file)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {

@@ -67,30 +67,35 @@ func indent(v any) []byte {
 	return append(data, '\n')
 }
 
-// parseGroup gives the hash in a group's zarr.json. The error says what is wrong with it.
-func parseGroup(data []byte) (hash string, err error) {
+// root is what the zarr.json of a task's folder says.
+type root struct {
+	hash string
+	// isArray: it is one array of done marks, as daisy wrote before 2.0.0, and no group. The rest of its metadata is not checked yet.
+	isArray bool
+}
+
+// parseRoot reads the zarr.json of a task's folder. The error says what is wrong with it.
+func parseRoot(data []byte) (r root, err error) {
 	var meta struct {
 		Attributes map[string]json.RawMessage `json:"attributes"`
 		NodeType   string                     `json:"node_type"`
 		Format     json.RawMessage            `json:"zarr_format"`
 	}
 	if json.Unmarshal(data, &meta) == nil && meta.NodeType == "array" && meta.Attributes[hashAttribute] != nil {
-		return "", fmt.Errorf("it is one array, the layout of daisy before 2.0.0, which is not read any more")
-	}
-	if err := parseStrictly(data, &meta, "attributes", "node_type", "zarr_format"); err != nil {
-		return "", err
-	}
-	if err := checkNode(meta.Format, meta.NodeType, "group"); err != nil {
-		return "", err
+		r.isArray = true
+	} else if err := parseStrictly(data, &meta, "attributes", "node_type", "zarr_format"); err != nil {
+		return root{}, err
+	} else if err := checkNode(meta.Format, meta.NodeType, "group"); err != nil {
+		return root{}, err
 	}
 	raw, ok := meta.Attributes[hashAttribute]
 	if !ok {
-		return "", fmt.Errorf("it has no attribute %s, so nobody knows for which blocks its marks are", hashAttribute)
+		return root{}, fmt.Errorf("it has no attribute %s, so nobody knows for which blocks its marks are", hashAttribute)
 	}
-	if json.Unmarshal(raw, &hash) != nil || hash == "" {
-		return "", fmt.Errorf("its attribute %s is %s, not a hash", hashAttribute, raw)
+	if json.Unmarshal(raw, &r.hash) != nil || r.hash == "" {
+		return root{}, fmt.Errorf("its attribute %s is %s, not a hash", hashAttribute, raw)
 	}
-	return hash, nil
+	return r, nil
 }
 
 // checkArray checks that an array's zarr.json says exactly what the package

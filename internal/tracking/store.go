@@ -22,8 +22,10 @@ import (
 type Store struct {
 	dir   string
 	disk  Disk
+	grid  *geom.Grid
 	cells cells
 	lock  Lock
+	older string // where the array is now that Open has made the group of
 
 	done, failures arrayFile
 	resources      []arrayFile // in the order of resourceArrays; nil without resource tracking
@@ -47,8 +49,9 @@ type failureChange struct {
 }
 
 // Open opens the tracking group in dir for the blocks of g, or makes it, with
-// its parents, if dir does not exist or is an empty directory. The group is
-// locked until Close. Errors are *LayoutError, *UnreadableError, *LockedError, or name the file and the cause.
+// its parents, if dir does not exist or is an empty directory. Where daisy before 2.0.0 has left one array for the same blocks, a group with
+// its marks takes its place; see Older. The group is locked until Close. Errors are *LayoutError, *UnreadableError, *LockedError, *CutShortError,
+// or name the file and the cause.
 func Open(dir string, g *geom.Grid, options ...Option) (*Store, error) {
 	var o settings
 	for _, option := range options {
@@ -90,7 +93,7 @@ func open(dir string, g *geom.Grid, o settings, flock func(*os.File) error) (*St
 	if s.lock, err = s.disk.Lock(s.dir, o.run); err != nil {
 		return nil, err
 	}
-	if err := s.makeAndOpen(Hash(g)); err != nil {
+	if err := s.makeAndOpen(); err != nil {
 		s.closeArrays()
 		_ = s.lock.Release()
 		return nil, err
@@ -109,9 +112,8 @@ func ReadDone(dir string, g *geom.Grid) ([]uint64, error) {
 	if fresh || err != nil {
 		return nil, err
 	}
-	s.done.readOnly, s.failures.readOnly = true, true
 	defer s.closeArrays()
-	if err := s.openArrays(Hash(g)); err != nil {
+	if err := s.openToRead(); err != nil {
 		return nil, err
 	}
 	return s.Done()
@@ -130,26 +132,51 @@ func newStore(d Disk, dir string, g *geom.Grid) (*Store, error) {
 	if err != nil || c.count > math.MaxInt64/4 {
 		return nil, fmt.Errorf("tracking %s: an array of %v cells is too large for a file: make the blocks larger, or leave tracking out", dir, g.TrackingShape())
 	}
-	return &Store{dir: dir, disk: d, cells: c, pendingFailures: map[int64]failureChange{}, pendingUse: map[int64]Resources{}}, nil
+	return &Store{dir: dir, disk: d, grid: g, cells: c, pendingFailures: map[int64]failureChange{}, pendingUse: map[int64]Resources{}}, nil
 }
 
-func (s *Store) makeAndOpen(hash string) error {
+func (s *Store) makeAndOpen() error {
 	fresh, err := isFresh(s.disk, s.dir)
 	if err != nil {
 		return err
 	}
 	if fresh {
-		if err := makeGroup(s.disk, s.dir, hash, s.cells, s.names()); err != nil {
+		if err := makeGroup(s.disk, s.dir, Hash(s.grid), s.cells, s.names()); err != nil {
+			return err
+		}
+		return s.openArrays()
+	}
+	r, err := checkRoot(s.disk, s.dir, s.grid)
+	if err != nil {
+		return err
+	}
+	if r.isArray {
+		if s.older, err = s.replace(s.grid, func(int64) bool { return true }); err != nil {
 			return err
 		}
 	}
-	return s.openArrays(hash)
+	return s.openArrays()
+}
+
+// Older is where the array of daisy before 2.0.0 is now of whose marks Open has made the group; "" if there was none.
+func (s *Store) Older() string { return s.older }
+
+// openToRead opens what is there, and makes nothing.
+func (s *Store) openToRead() error {
+	for _, a := range s.all() {
+		a.readOnly = true
+	}
+	return s.openArrays()
 }
 
 // openArrays checks the group and opens what it needs. After an error closeArrays is still to be called.
-func (s *Store) openArrays(hash string) error {
-	if err := checkGroup(s.disk, s.dir, hash); err != nil {
+func (s *Store) openArrays() error {
+	r, err := checkRoot(s.disk, s.dir, s.grid)
+	if err != nil {
 		return err
+	}
+	if r.isArray {
+		return s.done.openIn(s.disk, s.dir, s.dir, doneArray, s.cells)
 	}
 	if err := s.done.open(s.disk, s.dir, doneArray, s.cells); err != nil {
 		return err

@@ -509,7 +509,7 @@ func FuzzMetadataOfAnyBytesIsReadOrRefused(f *testing.F) {
 	f.Add([]byte("{oops"))
 	f.Add([]byte(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if hash, err := parseGroup(data); err == nil && hash == "" {
+		if r, err := parseRoot(data); err == nil && r.hash == "" {
 			t.Error("a group without a hash was accepted")
 		}
 		for _, dataType := range []string{"uint8", "uint32"} {
@@ -553,7 +553,7 @@ func TestMetadataThatReadersCouldTakeInTwoWaysIsRefused(t *testing.T) {
 			}
 		})
 	}
-	if _, err := parseGroup([]byte(strings.Replace(group, `"zarr_format": 3`, `"zarr_format": 3, "consolidated_metadata": {"kind": "inline", "must_understand": false, "metadata": {}}`, 1))); err != nil {
+	if _, err := parseRoot([]byte(strings.Replace(group, `"zarr_format": 3`, `"zarr_format": 3, "consolidated_metadata": {"kind": "inline", "must_understand": false, "metadata": {}}`, 1))); err != nil {
 		t.Errorf("consolidated metadata, as zarr-python writes it: %v", err)
 	}
 	if err := checkArray([]byte(strings.Replace(array, `{

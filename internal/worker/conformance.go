@@ -188,7 +188,7 @@ func (t *trial) start() error {
 		}
 		return err
 	}
-	t.p = &streamProcess{Process: started, in: in, unread: unread, answers: answers, lines: make(chan answerLine), quit: make(chan struct{})}
+	t.p = &streamProcess{kept: kept{Process: started}, in: in, unread: unread, answers: answers, lines: make(chan answerLine), quit: make(chan struct{})}
 	t.p.owned.Go(t.p.listen)
 	t.outputs, t.printed = append(t.outputs, output), append(t.printed, readEnd(output))
 	t.closed = false

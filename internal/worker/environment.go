@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"example.org/daisy/geom"
+	"example.org/daisy/internal/daisywire"
 )
 
 // threadCounts are the variables by which libraries are told how many threads to start.
@@ -27,6 +28,7 @@ var ours = map[string]bool{
 	"DAISY_READ_OFFSET": true, "DAISY_READ_SHAPE": true, "DAISY_READ_END": true,
 	"DAISY_WRITE_OFFSET": true, "DAISY_WRITE_SHAPE": true, "DAISY_WRITE_END": true,
 	"DAISY_ATTEMPT": true, "DAISY_CPUS": true, "DAISY_MEMORY_BYTES": true, "DAISY_GPUS": true, "DAISY_ANSWER_FD": true,
+	daisywire.Variable: true,
 }
 
 // A place is where user code runs: what its environment says of the slot.

@@ -8,13 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"example.org/daisy/internal/api"
+	"example.org/daisy/internal/daisywire"
 	"example.org/daisy/internal/process"
 )
 
@@ -25,12 +28,12 @@ type Foreground struct {
 	Block int64 // in the grid of the task
 	// Inherited is the environment of a worker, GPUs its devices.
 	Inherited, GPUs []string
-	// Stdin, if not nil, takes the place of the block as JSON on the standard input of a command.
+	// Stdin, if not nil, is the standard input of a worker script of daisy, and of a command in place of the block as JSON.
 	Stdin          *os.File
 	Stdout, Stderr io.Writer
 }
 
-// Run runs the block. The status is that of its process, 128 + N after signal N, and not 0 for a stream that says failed; then
+// Run runs the block. The status is that of its process, 128 + N after signal N, and not 0 for a stream or a client of daisy that says failed; then
 // the text says what is wrong. An error says that it could not be started.
 func (f Foreground) Run() (status int, text string, err error) {
 	t, err := NewTask(f.Spec)
@@ -53,6 +56,8 @@ func (f Foreground) Run() (status int, text string, err error) {
 		argv, env = placeholders(argv, &values, &at, f.Spec.ID), blockEnvironment(env, &values)
 	case runnerStream:
 		env = append(env, "DAISY_ANSWER_FD=3")
+	case runnerDaisy:
+		env = daisyEnvironment(env)
 	case runnerPython:
 		argv, line = pythonArgv(&f.Spec, pythonRuns), append([]byte(pythonProgram), line...)
 		env = append(env, "DAISY_ANSWER_FD=3")
@@ -82,7 +87,10 @@ func (f Foreground) Run() (status int, text string, err error) {
 		}
 	}
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, f.Spec.Dir, f.Stdout, f.Stderr
-	if f.Spec.Runner != runnerCommand {
+	switch f.Spec.Runner {
+	case runnerDaisy:
+		return f.daisy(cmd, &b, daisyNumber(at))
+	case runnerStream, runnerPython:
 		return f.stream(cmd, line, b.LeaseText())
 	}
 	cmd.Stdin = bytes.NewReader(line)
@@ -203,4 +211,74 @@ func (f Foreground) answered(cmd *exec.Cmd, in io.WriteCloser, answers *bufio.Re
 		a.Error = "failed without an error message"
 	}
 	return 1, api.Printable(a.Error)
+}
+
+// daisy gives a worker script of daisy its one block, and tells it that there are no more.
+func (f Foreground) daisy(cmd *exec.Cmd, b *Block, number string) (int, string, error) {
+	if !b.IDFits {
+		return 0, "", errNoID
+	}
+	relay, err := newRelay(f.Spec.ID)
+	if err != nil {
+		return 0, "", err
+	}
+	defer relay.close()
+	if f.Stdin != nil {
+		cmd.Stdin = f.Stdin
+	}
+	cmd.Env = append(cmd.Env, relay.variable(number, f.Spec.ResourceTracking))
+	ended, err := begin(cmd)
+	if err != nil {
+		return 0, "", err
+	}
+	pid := cmd.Process.Pid
+	relay.serve(func(conn net.Conn) error { return process.CheckPeerOf(pid, conn) }, func(format string, args ...any) {
+		fmt.Fprintf(f.Stderr, format+"\n", args...)
+	})
+	type end struct {
+		status int
+		text   string
+	}
+	over := make(chan end, 1)
+	go func() { // ends with the process
+		status, text := ended()
+		over <- end{status, text}
+	}()
+	wrong := func(e end, text string) (int, string, error) {
+		if e.text != "" {
+			text += ": " + e.text
+		}
+		return max(e.status, 1), text, nil
+	}
+	select {
+	case relay.offers <- grantOf(b):
+	case e := <-over:
+		return wrong(e, "the "+daisyName+" ended without asking for a block")
+	case why := <-relay.dropped:
+		_ = cmd.Process.Signal(syscall.SIGTERM) // what it waits for never comes
+		<-over
+		return 1, "the connection of the " + daisyName + " was dropped: " + why.Error(), nil
+	}
+	var got relayEnd
+	var e end
+	select {
+	case got = <-relay.ends: // at the latest when its connection ends
+		relay.noMore()
+		e = <-over
+	case e = <-over:
+		select {
+		case got = <-relay.ends:
+		case <-time.After(lateAnswer):
+			got.Outcome = daisywire.Lost
+		}
+	}
+	switch {
+	case got.Outcome == daisywire.Succeeded:
+		return 0, "", nil
+	case got.Outcome == daisywire.Broke && strings.TrimSpace(got.Error) != "":
+		return 1, api.Printable(exceptionOf(strings.TrimSpace(got.Error))), nil
+	case got.Outcome == daisywire.Broke:
+		return 1, "the " + daisyName + " said that the block failed, and not why", nil
+	}
+	return wrong(e, "the "+daisyName+" ended without giving its block back")
 }

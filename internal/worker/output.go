@@ -78,6 +78,19 @@ func (o *output) end() string {
 	return o.tail.text()
 }
 
+// addUnless adds a text that the block's processes did not print, unless its last words have been printed.
+func (o *output) addUnless(lastWords, text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.takeLocked()
+	o.endLineLocked()
+	if !bytes.Contains(o.tail.kept, []byte(lastWords)) {
+		o.splitLocked([]byte(text))
+		o.endLineLocked()
+	}
+	o.flushLocked()
+}
+
 // total is how many bytes have been written before the call.
 func (o *output) total() int64 {
 	o.mu.Lock()

@@ -18,6 +18,7 @@ const (
 	runnerCommand = "command"
 	runnerStream  = "stream"
 	runnerPython  = "python"
+	runnerDaisy   = "daisy"
 	runnerFunc    = "func"
 )
 
@@ -30,11 +31,12 @@ type slot struct {
 	number int
 	out    *output // nil until a process is to be started
 
-	task   *Task // that the next three belong to
-	at     place
-	env    []string
-	found  map[string]string // programs by name
-	stream *streamProcess    // nil while none runs
+	task  *Task // that the next three belong to
+	at    place
+	env   []string
+	found map[string]string // programs by name
+
+	resident resident // nil while none runs
 
 	memoryKills int64 // in this worker's cgroup before the block
 
@@ -73,7 +75,7 @@ func (s *slot) loop() {
 
 // end leaves the slot: nothing runs in it any more that can be waited for.
 func (s *slot) end() {
-	s.endStream()
+	s.endResident()
 	if s.out != nil {
 		s.out.close()
 	}
@@ -126,7 +128,7 @@ func (s *slot) serve(t *Task) {
 	if s.task == t {
 		return
 	}
-	s.endStream()
+	s.endResident()
 	gpus := s.crew.cfg.GPUs
 	first := min(s.number*t.Spec.GPUs, len(gpus))
 	c := s.crew.client
@@ -151,8 +153,8 @@ func (s *slot) processes(ctx context.Context, b *Block) (r Result, ended bool) {
 	switch b.Task.Spec.Runner {
 	case runnerCommand:
 		return s.command(ctx, b), true
-	case runnerStream, runnerPython:
-		return s.streamed(ctx, b), true
+	case runnerStream, runnerPython, runnerDaisy:
+		return s.residence(ctx, b), true
 	case runnerFunc:
 		return Result{}, false
 	default:

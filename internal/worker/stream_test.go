@@ -138,14 +138,16 @@ func TestABlockThatAnEndedProcessDidNotReadIsSentAgain(t *testing.T) {
 			f := newFifo(t)
 			s, task := aSlot(t, testTask("stream", streamer(f, tc.body)...))
 			first, _ := newBlock(task, 7, 2, 7, 1)
-			var err error
-			if s.stream, err = s.startStream(&first); err != nil {
+			p, err := s.startStream(&first)
+			if err != nil {
 				t.Fatal(err)
 			}
-			s.exchange(t.Context(), &first, s.stream)
-			s.stream.Wait()
+			s.resident = p
+			p.exchange(t.Context(), s, &first)
+			p.Wait()
+			p.written = s.out.total()
 			next, _ := newBlock(task, 8, 2, 8, 1)
-			if r, got := s.exchange(t.Context(), &next, s.stream); got != tc.want {
+			if r, got := p.exchange(t.Context(), s, &next); got != tc.want {
 				t.Errorf("got %d, want %d (%+v)", got, tc.want, r)
 			}
 		})
@@ -156,13 +158,14 @@ func TestAFullPipeHoldsUpNoSlotWhoseProcessHasEnded(t *testing.T) {
 	hold := newFifo(t)
 	s, task := aSlot(t, testTask("stream", script1(`read x < %s`, hold.path)...))
 	b, _ := newBlock(task, 7, 2, 7, 1)
-	var err error
-	if s.stream, err = s.startStream(&b); err != nil {
+	p, err := s.startStream(&b)
+	if err != nil {
 		t.Fatal(err)
 	}
+	s.resident = p
 	wrote := make(chan error, 1)
 	go func() {
-		_, err := s.stream.in.Write(make([]byte, 2<<20))
+		_, err := p.in.Write(make([]byte, 2<<20))
 		wrote <- err
 	}()
 	hold.writeLine()
@@ -190,7 +193,7 @@ func aSlot(t *testing.T, spec api.TaskSpec) (*slot, *Task) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.endStream()
+		s.endResident()
 		s.out.close()
 		if err := spawner.Close(context.Background()); err != nil {
 			t.Error(err)

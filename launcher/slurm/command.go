@@ -17,9 +17,11 @@ import (
 // errStatus is wrapped by the error of a command that ran to its end and gave a status other than 0.
 var errStatus = errors.New("it failed")
 
-// limits are the longest times that commands get. Slurm itself gives up a controller that does not answer after MessageTimeout (10 s),
-// and hangs without end where munge does.
+// limits are the longest times that commands get. Slurm itself gives up a controller that does not answer after MessageTimeout (10 s, where
+// the site has not more; then they get afterTimeout more than that), and hangs without end where munge does.
 var limits = map[string]time.Duration{"sbatch": time.Minute, "sacct": time.Minute, "": 30 * time.Second}
+
+const afterTimeout = 20 * time.Second
 
 // mostOutput bounds what is kept of a command's output: a full listing of 100,000 rows is far below it.
 const mostOutput = 64 << 20
@@ -49,13 +51,7 @@ func (l *Launcher) finishHere(ctx context.Context, name string, cmd *exec.Cmd, s
 	if err := ctx.Err(); err != nil {
 		return answer{}, fmt.Errorf("%s was not started: %w", name, context.Cause(ctx))
 	}
-	limit, own := limits[name]
-	if !own {
-		limit = limits[""]
-	}
-	if l.cfg.Limit > 0 {
-		limit = l.cfg.Limit
-	}
+	limit := l.limit(name)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
 	defer cancel()
 	stdout, stderr := &bounded{}, &bounded{}
@@ -88,6 +84,23 @@ func (l *Launcher) finishHere(ctx context.Context, name string, cmd *exec.Cmd, s
 		return got, fmt.Errorf("%s: more than %d MiB of output", name, mostOutput>>20)
 	}
 	return got, nil
+}
+
+// limit is the longest time that a command gets.
+func (l *Launcher) limit(name string) time.Duration {
+	if l.cfg.Limit > 0 {
+		return l.cfg.Limit
+	}
+	limit, own := limits[name]
+	if !own {
+		limit = limits[""]
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.site != nil {
+		limit = max(limit, l.site.MessageTimeout+afterTimeout)
+	}
+	return limit
 }
 
 // bounded keeps the first part of what is written to it.

@@ -90,14 +90,23 @@ func (n *Node) GPUsOf(kind string) (sum int64) {
 // Find says where a command is.
 func (l *Launcher) Find(name string) (string, error) { return l.find(name) }
 
+// isUp is found in "Slurmctld(primary) at vm is UP" and in "Slurmctld(primary/backup) at a/b are DOWN/UP".
+var isUp = regexp.MustCompile(`(?:is |are |/)UP\b`)
+
 // Ping asks whether a controller is up. It returns Slurm's words.
 func (l *Launcher) Ping(ctx context.Context) (string, error) {
 	got, err := l.run(ctx, "scontrol", l.on("ping")...)
-	said := strings.Join(strings.Fields(got.stdout), " ")
-	if err == nil && !strings.Contains(said, "UP") {
-		err = fmt.Errorf("scontrol ping said: %s", clip(said))
+	var said []string
+	for line := range strings.Lines(got.stdout) {
+		if line = strings.Join(strings.Fields(line), " "); strings.HasPrefix(line, "Slurmctld") {
+			said = append(said, line)
+		}
 	}
-	return said, err
+	words := strings.Join(said, "; ")
+	if err == nil && !isUp.MatchString(words) {
+		err = fmt.Errorf("scontrol ping said: %s", clip(got.stdout))
+	}
+	return words, err
 }
 
 // Munge has munge make a credential, on the socket that the site uses.

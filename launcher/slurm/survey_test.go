@@ -69,6 +69,24 @@ func TestListsOfNodesAreExpanded(t *testing.T) {
 	}
 }
 
+func TestAControllerIsUpOnlyIfSlurmSaysSo(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	for said, up := range map[string]string{
+		"Slurmctld(primary) at vm is UP\n":                                                       "Slurmctld(primary) at vm is UP",
+		"Batch is UP again\n\nSlurmctld(primary) at vm is UP\r\n17 users\n":                      "Slurmctld(primary) at vm is UP",
+		"Slurmctld(primary/backup) at a/b are DOWN/UP\n":                                         "Slurmctld(primary/backup) at a/b are DOWN/UP",
+		"Slurmctld(primary) at a is DOWN\nSlurmctld(backup) at b is UP\n":                        "Slurmctld(primary) at a is DOWN; Slurmctld(backup) at b is UP",
+		"Batch is UP again\nSlurmctld(primary) at UP is DOWN\n":                                  "",
+		"Slurmctld(primary/backup) at a/b are DOWN/DOWN\n*** Welcome: Slurmctld is UP, really\n": "",
+		"": "",
+	} {
+		fake.Say("scontrol", launchertest.Answer{Stdout: said})
+		if got, err := l.Ping(t.Context()); (err == nil) != (up != "") || up != "" && got != up {
+			t.Errorf("%q: %q, %v", said, got, err)
+		}
+	}
+}
+
 func TestAListOfMoreNodesThanThereCanBeStandsForItself(t *testing.T) {
 	for _, list := range []string{"n[0-999999]", "n[0-99999][0-99999]", "n[1-9][1-9][1-9][1-9][1-9][1-9][1-9]", "n[" + strings.Repeat("0", 10_000) + "-99999]", "n[1-60000,1-60000]"} {
 		if got := ExpandNodes(list); len(got) != 1 || got[0] != list {

@@ -114,6 +114,16 @@ class Runs(Folder):
         self.assertRegex(out, r"(?s)run script: done in .* s, .*/runs/script-.*\na +4 +4 +0 +0 +0 +0\nb +4 +4")
         self.only_left("a-0", "a-1", "a-2", "a-3", "runs", "script.py")
 
+    def test_the_last_that_is_shown_is_the_end(self):
+        status, out, err = self.script(MAIN + "    run_blockwise(line('a', note))\n    run_blockwise(line('b', note), progress=lambda p: print(p.state, p.tasks[0].ended))\n")
+        self.assertEqual((status, out.splitlines()[-1]), (0, "done 4"), err)
+        self.assertEqual(err.splitlines()[-1], "a  4/4  100%")
+
+    def test_warnings_are_shown(self):
+        status, _, err = self.script(MAIN + "    run_blockwise(line('a', note), resources={'cpu': 1000})\n")
+        self.assertEqual(status, 0, err)
+        self.assertRegex(err, "daisy-submit: warning: .*1000")
+
     def test_blocks_that_fail_are_in_the_exception_with_what_they_said(self):
         out = self.succeeds(
             """
@@ -136,6 +146,21 @@ def work(block):
         for word in ("a: of 4 blocks 1 failed\n", "b: of 4 blocks 1 orphaned\n", "a block 2 failed after 2 attempts: ValueError: no good: ä\n", "    about to fail\n", "script.py", "daisy-submit retry "):
             self.assertIn(word, out)
         self.assertNotIn("<daisy>", out)
+
+    def test_a_run_that_gives_up_after_some_failures_has_their_errors(self):
+        out = self.succeeds(
+            "def work(block): raise ValueError('no good')\n"
+            + MAIN
+            + """
+    try:
+        run_blockwise(line("a", work, blocks=40, max_retries=0), progress=False, max_failures=1)
+    except daisy_submit.BlocksFailed as e:
+        assert e.result.state == "stopped" and e.result.tasks["a"].abandoned, e.result
+        print(e)
+"""
+        )
+        self.assertIn("max_failures", out.splitlines()[0])
+        self.assertIn("ValueError: no good", out)
 
     def test_a_function_that_sets_the_status_to_failed_has_failed(self):
         out = self.succeeds(
@@ -201,6 +226,13 @@ def work(block):
         )
         self.only_left("runs", "script.py", *(f"{t}-{i}" for t in "ab" for i in range(4)))
 
+    def test_what_is_left_running_at_the_end_holds_nothing_up(self):
+        out = self.succeeds(MAIN + """
+    run_blockwise(line("a", note), progress=False, on_end={"command": ["sh", "-c", "sleep 1000 & echo $! > pid"]})
+    os.kill(int(open("pid").read()), 9)
+""")  # fmt: skip
+        self.assertEqual(out, "")
+
     def test_a_run_that_was_stopped_by_another_is_no_failure_of_blocks(self):
         out = self.succeeds(
             "def work(block): time.sleep(1000)\n"
@@ -222,18 +254,15 @@ def work(block):
         self.assertIn("the run ended before all blocks were done (stopped)", out)
 
 
-SLEEPS = (
+WAITS = (
     """
 def work(block):
-    with open("pids", "a") as f: f.write(f"{os.getpid()}\\n")
-    time.sleep(1000)
+    with open("began", "w") as f: f.write(f"{os.getpid()}\\n")
+    while not os.path.exists("go"): time.sleep(0.01)
 """
     + MAIN
     + """
-    def tell(p):
-        if p.tasks[0].leased == 2:
-            print(os.path.realpath("runs/latest"), flush=True)
-    run_blockwise(line("a", work), progress=tell, grace="100ms")
+    run_blockwise(line("a", work), grace=sys.argv[1])
 """
 )
 
@@ -241,19 +270,23 @@ def work(block):
 class Ends(Folder):
     """However Python ends, the run ends with it."""
 
-    def run_then(self, number):
-        with self.start(self.write("script.py", HEAD + SLEEPS)) as p:
+    def run_then(self, grace, end):
+        """Exit status, standard error, state of the run and blocks that succeeded, of a script that was ended while two blocks ran."""
+        os.mkfifo(self.path("began"))
+        with self.start(self.write("script.py", HEAD + WAITS), grace, start_new_session=True) as p:
             self.addCleanup(p.kill)
-            directory = p.stdout.readline().strip()
-            self.assertTrue(directory, "it did not begin")
+            pids = []
+            while len(pids) < 2:
+                pids += [int(line) for line in self.read("began").split()]
+            directory = os.path.realpath(self.path("runs/latest"))
             status = json.loads(subprocess.run([program.find(), "status", directory, "--json"], cwd=self.folder, check=True, stdout=subprocess.PIPE).stdout)
-            p.send_signal(number)
+            end(p)
             _, err = p.communicate()
-        for pid in [status["coordinator"]["pid"]] + [int(line) for line in self.read("pids").splitlines()]:
+        for pid in [status["coordinator"]["pid"]] + pids:
             self.ends(pid)
         with open(os.path.join(directory, "stats.json")) as f:
-            state = json.load(f)["run"]["state"]
-        return p.returncode, err, state
+            stats = json.load(f)
+        return p.returncode, err, stats["run"]["state"], stats["tasks"][0]["success"]
 
     def ends(self, pid):
         """The process is gone, or a zombie of somebody else, within some seconds."""
@@ -269,16 +302,24 @@ class Ends(Folder):
         self.fail(f"process {pid} goes on")
 
     @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
-    def test_an_interrupt_ends_the_run_in_order(self):
-        status, err, state = self.run_then(signal.SIGINT)
+    def test_an_interrupt_lets_running_blocks_end(self):
+        def interrupt(p):
+            os.killpg(p.pid, signal.SIGINT)  # as a terminal does, all of its processes
+            for line in p.stderr:
+                if "no new blocks" in line:
+                    break
+            subprocess.run([program.find(), "status"], cwd=self.folder, check=True, stdout=subprocess.DEVNULL)  # time for a second signal, which there is not
+            self.write("go", "")
+
+        status, err, state, success = self.run_then("1m", interrupt)
         self.assertIn("KeyboardInterrupt", err)
-        self.assertEqual((status, state), (-signal.SIGINT, "interrupted"))
-        self.only_left("pids", "runs", "script.py")
+        self.assertEqual((status, state, success), (-signal.SIGINT, "interrupted", 2))
+        self.only_left("began", "go", "runs", "script.py")
 
     @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
     def test_a_python_that_is_killed_leaves_no_run(self):
-        status, _, state = self.run_then(signal.SIGKILL)
-        self.assertEqual((status, state), (-signal.SIGKILL, "interrupted"))
+        status, _, state, success = self.run_then("100ms", lambda p: p.kill())
+        self.assertEqual((status, state, success), (-signal.SIGKILL, "interrupted", 0))
 
 
 class Scripts(Folder):
@@ -288,9 +329,11 @@ class Scripts(Folder):
         self.refused(self.RUN, "FunctionRefused", "line 13 of it would then start the run again", 'if __name__ == "__main__":')
 
     def test_not_even_from_a_function_or_the_other_branch(self):
-        self.refused("def main():\n    " + self.RUN + "\nmain()\n", 'if __name__ == "__main__":')
-        self.refused('if __name__ == "__main__": pass\nelse: pass\nwith open(__file__): ' + self.RUN, 'if __name__ == "__main__":')
-        self.refused('if __name__ == "other":\n    pass\nelse:\n    ' + self.RUN, 'if __name__ == "__main__":')
+        self.refused("def main():\n    " + self.RUN + "\nmain()\n", "would then start the run again")
+        self.refused('if __name__ == "__main__": pass\nelse: pass\nwith open(__file__): ' + self.RUN, "would then start the run again")
+        self.refused('if __name__ == "__main__" and not sys.argv:\n    pass\nelse:\n    ' + self.RUN, "would then start the run again")
+        self.refused('if sys.argv:\n    ' + self.RUN, "would then start the run again")
+        self.refused('if __name__ != "main":\n    ' + self.RUN, "would then start the run again")
 
     def test_guards_of_all_forms(self):
         for guard in ('if "__main__" == __name__:\n    ', 'if __name__ == "__main__" and not sys.flags.inspect:\n    ', 'if __name__ == "__main__": '):
@@ -300,9 +343,16 @@ class Scripts(Folder):
         self.write("steps.py", "def work(block): pass\n")
         self.succeeds("import steps\nrun_blockwise(line('a', steps.work), progress=False)\n")
 
+    def test_what_a_check_needs_is_imported_before_anything_starts(self):
+        status, _, err = self.script("assert __name__ == '__main__', 'only as a script'\n" + MAIN + "    run_blockwise(line('a', note, check_function=note))\n")
+        self.assertEqual(status, 1)
+        self.assertIn('FunctionRefused: check_function of task "a": ', err)
+        self.assertIn("AssertionError: only as a script", err)
+        self.only_left("script.py")
+
     def test_a_worker_that_would_start_the_run_again(self):
         self.write("steps.py", "import other\ndef work(block): pass\n")
-        self.write("other.py", HEAD + "run_blockwise(line('a', note), progress=False) if 'daisy_worker' in sys.modules else None\n")
+        self.write("other.py", HEAD + "if 'DAISY_WORKER_ID' in os.environ: run_blockwise(line('a', note), progress=False)\n")
         status, _, err = self.script("import steps\nrun_blockwise(line('a', steps.work), progress=False)\n")
         self.assertEqual(status, 1)
         self.assertIn("run_blockwise was called by a worker", err)
@@ -321,6 +371,7 @@ class Scripts(Folder):
 
     def test_the_words_of_daisy_submit_come_as_an_error(self):
         self.refused(MAIN + "    run_blockwise(line('a b', note), progress=False)\n", "daisy_submit.errors.JobError", 'task "a b"')
+        self.assertEqual(self.script(MAIN + "    run_blockwise(line('a b', note))\n")[2].count("daisy-submit: "), 1)
         self.refused(MAIN + "    run_blockwise(line('a', note), progress=False, graze='1s')\n", 'unknown key "graze"; did you mean "grace"?')
         self.refused(MAIN + "    run_blockwise(line('a', note, settings={'timeout': 10}), progress=False)\n", "timeout: found the bare number 10")
 
@@ -485,7 +536,9 @@ class Jobs(Folder):
             self.assertIn(row + "\n", text)
         self.assertIn('timeout = "600s"\n', daisy_submit.job_file(line("a")))
         self.assertIn('timeout = "0s"\n', daisy_submit.job_file(line("a", timeout=0)))
-        self.assertIn("max_workers = 5\n", daisy_submit.job_file(line("a", num_workers=5)))
+        for given, row in (({"num_workers": 5}, 5), ({"max_workers": 0}, 0), ({}, 1)):
+            self.assertIn(f"max_workers = {row}\n", daisy_submit.job_file(line("a", **given)))
+        self.assertRaises(TypeError, line, "a", max_workers=1, num_workers=1)
 
     def test_what_has_no_counterpart_is_refused_by_name(self):
         def refused(pattern, tasks, **keys):
@@ -537,6 +590,12 @@ class Jobs(Folder):
             daisy_submit.job_file(task("a", skip_mask=numpy.zeros(3, bool)))
         up, down = task("up"), daisy.Task(task_id="down", total_roi=daisy.Roi((0,), (40,)), read_roi=daisy.Roi((0,), (10,)), write_roi=daisy.Roi((0,), (10,)), process_function=plain, upstream_tasks=[a])
         self.assertEqual({t["id"]: t["after"] for t in self.plan([up, down], resources={"cpu": 1, "token": 1})["tasks"]}, {"up": [], "a": [], "down": ["a"]})
+
+    def test_options_of_slurm(self):
+        self.write("job.toml", daisy_submit.job_file(line("a", settings={"slurm": {"time": "2h"}}), "slurm", slurm={"partition": "gpu"}, settings={"*": {"run": {"command": ["true"]}}}))
+        answer = subprocess.run([program.find(), "render", "job.toml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertIn("--partition=gpu", answer.stdout, answer.stderr)
+        self.assertIn("--time=0-02:00:00", answer.stdout)
 
     def test_export_writes_a_job_file_that_runs(self):
         self.write("script.py", HEAD + "def make(): return [line('a', note, skip_mask=bytes([1, 0, 0, 0]))]\npipeline = line('a', note) + line('b', note)\n" + MAIN + "    run_blockwise(pipeline)\n")
@@ -594,6 +653,40 @@ if __name__ == "__main__":
         status, out, err = self.python("-W", "ignore", "script.py")
         self.assertEqual((status, out), (0, "RuntimeError: the function has set block.status to FAILED 2 1\n"), err)
         self.only_left("a-0-0", "a-1-10", "a-2-20", "runs", "script.py")
+
+    def test_workers_of_daisy_ask_for_blocks_themselves(self):
+        self.write(
+            "script.py",
+            self.HEAD
+            + """
+def loop(client):
+    while True:
+        with client.acquire_block() as block:
+            if block is None:
+                break
+            open(f"{block.task_id}-{block.block_id[1]}", "w").close()
+            assert block.block_id != ("b", 2), "no good"
+
+def worker():
+    loop(daisy.Client())
+
+def told(*, context):
+    assert context["task_id"] == "b"
+    loop(daisy.Client(context))
+
+def line(name, function):
+    return daisy.Task(name, daisy.Roi((0,), (40,)), daisy.Roi((0,), (10,)), daisy.Roi((0,), (10,)), function, read_write_conflict=False, max_retries=0, max_workers=2)
+
+if __name__ == "__main__":
+    try:
+        daisy_submit.run_blockwise(line("a", worker) + line("b", told), progress=False)
+    except daisy_submit.BlocksFailed as e:
+        print([(t.success, t.failed) for t in e.result.tasks.values()], e.failures[0].message)
+""",
+        )
+        status, out, err = self.python("-W", "ignore", "script.py")
+        self.assertEqual((status, out), (0, "[(4, 0), (3, 1)] AssertionError: no good\n"), err)
+        self.only_left(*(f"{t}-{i}" for t in "ab" for i in range(4)), "runs", "script.py")
 
 
 class Geometry(unittest.TestCase):
@@ -660,6 +753,7 @@ class Shown(unittest.TestCase):
     LINE = {"event": "progress", "state": "running", "elapsed_seconds": 12, "tasks": [TASK]}
     TEXT = "199/1,240   16%  13.2/s  1:01:18 left  16 running  40 skipped  1 FAILED"
 
+    @mock.patch.dict(os.environ, {"COLUMNS": "120", "LINES": "30"})
     def test_bars_stay_below_notices(self):
         out = io.StringIO()
         bars = progress.Terminal(out)
@@ -667,6 +761,12 @@ class Shown(unittest.TestCase):
         bars.notice("hello")
         bar = "predict  ███░░░░░░░░░░░░░░░░░ " + self.TEXT + "\n"
         self.assertEqual(out.getvalue(), bar + "\x1b[1A\x1b[J" + "hello\n" + bar)
+
+    @mock.patch.dict(os.environ, {"COLUMNS": "30", "LINES": "6"})
+    def test_bars_fit_into_the_terminal(self):
+        out = io.StringIO()
+        progress.Terminal(out).update(progress.read({**self.LINE, "tasks": [self.TASK] * 9}))
+        self.assertEqual(out.getvalue(), "predict  ███░░░░░░░░░░░░░░░░░\n" * 3 + "… and 6 more tasks\n")
 
     def test_lines_elsewhere(self):
         out = io.StringIO()

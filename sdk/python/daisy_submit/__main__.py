@@ -28,7 +28,7 @@ def tasks_of(reference: str) -> Any:
     run.importing = os.path.basename(path)
     spec.loader.exec_module(module)
     if not hasattr(module, name):
-        raise JobError(f"{path} has no {name}" + (': what stands below if __name__ == "__main__": is not seen; move it above, or into a function' if "__main__" in open(path).read() else ""))
+        raise JobError(f'{path} has no {name}. What stands below if __name__ == "__main__": is not seen; move it above, or into a function')
     found = getattr(module, name)
     return found() if callable(found) and not hasattr(found, "task_id") else found
 

@@ -41,7 +41,7 @@ class BlocksFailed(RunNotComplete):
 
     def __init__(self, result: "RunResult", following: Sequence[str] = ()) -> None:
         self.failures: Tuple["Failure", ...] = tuple(f for task in result.tasks.values() for f in task.failures)
-        super().__init__("\n".join(_message(result, self.failures) + list(following)), result)
+        super().__init__("\n".join([*filter(None, [result.message]), *_message(result, self.failures), *following]), result)
 
 
 def _message(result: "RunResult", failures: "Sequence[Failure]") -> List[str]:

@@ -7,11 +7,15 @@ import queue
 import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 import threading
 from typing import IO, Callable, List, Optional, Sequence
 
 from .errors import ProgramMissing
+
+if sys.platform == "win32":
+    raise ImportError("daisy_submit is for Linux and macOS; on Windows, use it within WSL")
 
 _NAME = "daisy-submit"
 
@@ -88,11 +92,14 @@ def run(arguments: Sequence[str], folder: str, out: Callable[[str], None], err: 
         left = len(readers)
         while left:
             try:
-                deed = lines.get()
+                deed = lines.get(timeout=1)
                 if deed is None:
                     left -= 1
                 else:
                     deed()
+            except queue.Empty:
+                if process.poll() is not None:
+                    break  # what it has started, as at its end (on_end), holds its outputs open
             except KeyboardInterrupt:
                 interrupted = True
                 process.send_signal(signal.SIGINT)
@@ -102,10 +109,10 @@ def run(arguments: Sequence[str], folder: str, out: Callable[[str], None], err: 
             process.terminate()
         process.stdin.close()
         process.wait()
-        for reader in readers:
-            reader.join()
-        process.stdout.close()
-        process.stderr.close()
+        for reader, stream in zip(readers, (process.stdout, process.stderr)):
+            reader.join(0.1)
+            if not reader.is_alive():
+                stream.close()
 
 
 def _read(stream: IO[bytes], give: Callable[[str], None], lines: queue.Queue[Optional[Callable[[], None]]]) -> None:

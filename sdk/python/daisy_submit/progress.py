@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -51,6 +52,13 @@ def read(line: Mapping[str, Any]) -> Progress:
     return Progress(line["state"], line["elapsed_seconds"], tasks)
 
 
+def at_end(stats: Mapping[str, Any]) -> Progress:
+    """The last one, of a stats.json."""
+    still = {"slots": 0, "per_second": None, "eta_seconds": None, "waits": None}
+    run = stats["run"]
+    return read({"state": run["state"], "elapsed_seconds": run["wall_seconds"], "tasks": [{**t, **still} for t in stats["tasks"]]})
+
+
 Choice = Union[bool, Callable[[Progress], object]]
 
 
@@ -63,8 +71,8 @@ class Silent:
     def notice(self, text: str) -> None:
         pass
 
-    def close(self) -> None:
-        pass
+    def end(self, progress: Progress) -> None:
+        self.update(progress)
 
 
 class Called(Silent):
@@ -85,9 +93,12 @@ class Lines(Silent):
 
     def update(self, progress: Progress) -> None:
         if time.monotonic() - self._last >= self._every:
-            self._last = time.monotonic()
-            for text in bars(progress, 0):
-                self.notice(text)
+            self.end(progress)
+
+    def end(self, progress: Progress) -> None:
+        self._last = time.monotonic()
+        for text in bars(progress, 0):
+            self.notice(text)
 
     def notice(self, text: str) -> None:
         print(text, file=self._out, flush=True)
@@ -101,7 +112,11 @@ class Terminal(Silent):
         self._latest: List[str] = []
 
     def update(self, progress: Progress) -> None:
-        self._latest = bars(progress, 20)
+        columns, lines = shutil.get_terminal_size()
+        shown = bars(progress, 20)
+        if len(shown) > lines - 2:  # what has scrolled out cannot be drawn again
+            shown = shown[: lines - 3] + [f"… and {len(shown) - lines + 3} more tasks"]
+        self._latest = [line[: columns - 1] for line in shown]
         self._draw()
 
     def notice(self, text: str) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import sys
 import tempfile
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -45,14 +44,12 @@ def run_blockwise(
     """
     if importing is not None:
         raise JobError(f'{importing} runs its tasks when it is imported: put what starts the run below if __name__ == "__main__":')
-    if os.environ.get("DAISY_ANSWER_FD"):
+    if os.environ.get("DAISY_WORKER_ID"):
         raise JobError('run_blockwise was called by a worker, while it imports the function of a block or runs it: put what starts the run below if __name__ == "__main__":')
     job = make(tasks, launcher, name, directory, tracking, resources, settings, slurm, run_keys)
     show = showing.choose(progress)
-    try:
-        return _run(job, show)
-    finally:
-        show.close()
+    job.check_imports()
+    return _run(job, show)
 
 
 def job_file(
@@ -106,20 +103,28 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
             os.unlink(files.pop())
 
     stats: List[Mapping[str, Any]] = []
+    held: Optional[List[str]] = []  # what was said before the run began: where it does not begin, the exception says it
 
     def out(line: str) -> None:
+        nonlocal held
         event = json.loads(line)
         # The run has begun, and has in its directory what it needs of the files.
         remove()
+        for said in held or ():
+            show.notice(said)
+        held = None
         if event["event"] == "progress":
             show.update(showing.read(event))
         elif event["event"] == "notice":
             show.notice(event["text"])
         elif event["event"] == "end":
             stats.append(event["stats"])
+            show.end(showing.at_end(event["stats"]))
 
     def err(line: str) -> None:
-        if not line.startswith("next: "):  # the exception says it
+        if held is not None:
+            held.append(line)
+        elif not line.startswith("next: "):  # the exception says it, too
             show.notice(line)
 
     try:
@@ -141,7 +146,7 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
         raise KeyboardInterrupt
     if ended.status == 0:
         return how
-    if any(task.failed for task in how.tasks.values()) and how.state == "failed":
+    if any(task.failed for task in how.tasks.values()):
         raise BlocksFailed(how, following)
     told = how.message or " ".join(line for line in ended.said if line not in following)
     raise RunNotComplete("\n".join([f"the run ended before all blocks were done ({how.state}): {told}", repr(how), *following]), how)
@@ -151,7 +156,7 @@ def write(job: Job, files: List[str]) -> str:
     """Writes the job file and its masks beside it; files gets their paths."""
 
     def new(suffix: str, content: bytes) -> str:
-        handle, path = tempfile.mkstemp(suffix, f".{job.run['name']}-", job.folder)
+        handle, path = tempfile.mkstemp(suffix, ".daisy-submit-", job.folder)
         files.append(path)
         with os.fdopen(handle, "wb") as f:
             f.write(content)
@@ -159,7 +164,3 @@ def write(job: Job, files: List[str]) -> str:
 
     masks = {task: os.path.basename(new(".npy", content)) for task, content in job.masks.items()}
     return new(".toml", job.text(masks).encode())
-
-
-if sys.platform == "win32":  # the program needs signals and process groups
-    raise ImportError("daisy_submit runs on Linux and macOS only; on Windows use it within WSL")

@@ -45,7 +45,8 @@ class Task:
         self.task_id, self.total_roi, self.read_roi, self.write_roi = task_id, total_roi, read_roi, write_roi
         self.process_function, self.check_function = process_function, check_function
         self.read_write_conflict, self.fit = read_write_conflict, fit
-        self.max_workers = max_workers or num_workers or 1
+        given = num_workers if max_workers is None else max_workers
+        self.max_workers = 1 if given is None else given
         self.max_retries, self.max_worker_restarts = max_retries, max_worker_restarts
         self.timeout_secs: float = 600.0 if timeout is None else timeout
         self.upstream_tasks: List[Task] = list(upstream_tasks)
