@@ -282,6 +282,8 @@ func TestWhatAProbeDidNotSayIsSaid(t *testing.T) {
 		"no folder":     {"slurm_script: line 8: cd: /x: No such file or directory\n", launcher.Element{}, "p", missing, []string{"cd: /x", "folder of the job file"}},
 		"no address":    {begin + "daisy-probe unreached vm:1: Connection refused\ndaisy-probe end\n", launcher.Element{}, "p: addresses", missing, []string{"vm:1: Connection refused", "firewall"}},
 		"some":          {begin + "daisy-probe unreached vm:1: Connection refused\ndaisy-probe reached w:1\ndaisy-probe end\n", launcher.Element{}, "p: addresses", fine, []string{"reached w:1; not vm:1"}},
+		"submits":       {begin + "daisy-probe submits\ndaisy-probe end\n", launcher.Element{}, "nodes submit", fine, []string{"n1 may"}},
+		"may not":       {begin + "daisy-probe refused sbatch: error: Batch job submission failed: Access/permission denied\ndaisy-probe end\n", launcher.Element{}, "nodes submit", warning, []string{"n1 may not", "Access/permission denied", "--detach"}},
 		"no space":      {begin + "daisy-probe full head: write error: Disk quota exceeded\ndaisy-probe end\n", launcher.Element{}, "p: space", missing, []string{"Disk quota exceeded"}},
 		"another clock": {strings.Replace(begin, "1800000000", "1800007200", 1), launcher.Element{}, "p: clock", warning, []string{"2h"}},
 	} {
