@@ -25,7 +25,7 @@ func newSite(t *testing.T, cfg BatchConfig) *site {
 	s := &site{t: t, w: w}
 	s.b = newBatch(w, cfg, rand.New(rand.NewPCG(1, 1)))
 	s.b.start = func(a *array, i int) {
-		a.elements[i].x = &worker{at: launcher.Worker{Tag: a.tag, Element: i}, element: a, node: a.elements[i].node}
+		a.elements[i].x = &worker{world: w, at: launcher.Worker{Tag: a.tag, Element: i}, element: a, node: a.elements[i].node}
 	}
 	s.b.term = func(*worker) {}
 	s.b.kill = func(x *worker, how launcher.Cause) {
