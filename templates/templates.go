@@ -24,9 +24,15 @@ var workerText string
 // Worker is the template that is used where the job names none.
 var Worker = &Template{name: "worker.sbatch.tmpl", text: workerText}
 
+//go:embed coordinator.sbatch.tmpl
+var coordinatorText string
+
+// Coordinator is the template of the job that is a run's coordinator. Of the values it has Argv, Dir, Setup and Login.
+var Coordinator = &Template{name: "coordinator.sbatch.tmpl", text: coordinatorText}
+
 // Values are what a script is made of.
 type Values struct {
-	// Argv is the worker's program with its arguments.
+	// Argv is the program with its arguments.
 	Argv []string
 	// Launch is what starts it, such as srun with its options; empty = the script itself.
 	Launch []string
@@ -63,6 +69,7 @@ func (w word) String() string { return w.quoted }
 // data is what templates see.
 type data struct {
 	Worker  word
+	Command word // the same, under the name for what is no worker
 	Dir     word
 	Folders []word
 	Setup   string
@@ -99,9 +106,10 @@ func (v *Values) quoted() (*data, error) {
 	words = append(words, v.Argv...)
 	var line []string
 	for _, a := range words {
-		line = append(line, quote("an argument of the worker", a).quoted)
+		line = append(line, quote("an argument of the program", a).quoted)
 	}
 	d.Worker = word{strings.Join(line, " ")}
+	d.Command = d.Worker
 	return d, errors.Join(errs...)
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -54,6 +55,29 @@ func TestHostileValuesArriveAsTheBytesThatTheyAre(t *testing.T) {
 				t.Errorf("%s: %q came out as %q", locale, hostile[i], got[i])
 			}
 		}
+	}
+}
+
+func TestHostileValuesArriveInTheScriptOfACoordinator(t *testing.T) {
+	v := printer(hostile...)
+	v.Setup = "cd /"
+	script, err := Coordinator.Render(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Split(strings.TrimSuffix(string(said(t, script, "C")), "\x00"), "\x00"); !slices.Equal(got, hostile) {
+		t.Errorf("%q came out as %q", hostile, got)
+	}
+	v.Dir = "/nowhere $(echo x)"
+	if script, err = Coordinator.Render(v); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := exec.Command("bash", "-c", string(script)).Output(); err == nil {
+		t.Error("without its folder the coordinator runs elsewhere")
+	}
+	v.Dir = "/a\x00b"
+	if _, err := Coordinator.Render(v); err == nil {
+		t.Error("a zero byte was accepted")
 	}
 }
 

@@ -291,7 +291,7 @@ func (cl *cluster) timeFinding(o *slurm.Options, parts []slurm.Partition, check 
 		return is(check, missing, fmt.Sprintf("%s, but partition %s gives %s", units.WriteDuration(o.Time), name, units.WriteDuration(most)),
 			fmt.Sprintf("Slurm would refuse such jobs, or take them and never start them: write time = %q or less (workers whose time is over are replaced), or take another partition", units.WriteDuration(most)))
 	}
-	if limit, known := cl.longest[o.QOS]; known && o.Time > limit {
+	if limit, known := cl.longest[strings.ToLower(o.QOS)]; known && o.Time > limit {
 		return is(check, missing, fmt.Sprintf("%s, but QOS %s gives %s", units.WriteDuration(o.Time), o.QOS, units.WriteDuration(limit)), fmt.Sprintf("write time = %q or less, or change qos", units.WriteDuration(limit)))
 	}
 	switch {

@@ -137,6 +137,9 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 		Grant: engine.Grant{CPUMilli: max(req.CPUMilli, 0), MemoryBytes: max(req.MemoryBytes, 0), GPUs: max(req.GPUs, 0)},
 	})
 	switch {
+	case errors.Is(err, errOver) && c.goesOn.Load():
+		c.refuse(w, r, http.StatusServiceUnavailable, "busy", underAnother)
+		return
 	case errors.Is(err, errOver):
 		c.refuse(w, r, http.StatusForbidden, "ended", err.Error())
 		return

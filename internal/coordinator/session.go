@@ -241,6 +241,10 @@ func (c *Coordinator) tell(f *engine.Effect) {
 		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendKillBlock(dst, wire.KillBlock{Lease: uint64(f.Lease)}) })
 	case engine.EffectTimeLeft:
 		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendTimeLeft(dst, wire.TimeLeft{LeftNanos: int64(f.Left)}) })
+	case engine.EffectAway:
+		err = s.w.Queue(func(dst []byte) []byte {
+			return wire.AppendAway(dst, wire.Away{ForNanos: int64(0.9 * float64(f.Left))})
+		})
 	case engine.EffectClose:
 		s.w.Flush()
 		_ = s.conn.Close()

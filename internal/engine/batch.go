@@ -150,10 +150,14 @@ func (e *Engine) learn(n *fleet.News) {
 		e.ask(&fleet.Call{Kind: fleet.CallBind, Tag: n.Tag, Array: n.Array})
 		if s != nil {
 			s.bound = e.appended
-			e.tasks[s.request.Task].refused = 0
+			t := &e.tasks[s.request.Task]
+			t.refused, t.refusal = 0, ""
 			e.hasRoom(s)
 		}
 	case fleet.NewsVoid:
+		if s != nil {
+			e.launched -= int64(len(s.workers)) // none has been started
+		}
 		e.append(Record{Kind: RecordVoid, ID: n.Tag})
 		e.wantCommit = true
 		e.notice("submission %s is not there: its workers are asked for again", n.Tag)
@@ -221,6 +225,7 @@ func (e *Engine) refusedBy(s *submission, err error) {
 	t := &e.tasks[s.request.Task]
 	c := &e.classes[t.class]
 	count := int64(len(s.workers))
+	e.launched -= count // none has been started
 	for _, w := range s.workers {
 		w.told = toLeave
 		e.endWorker(w, "left")
@@ -251,8 +256,10 @@ func (e *Engine) refusedBy(s *submission, err error) {
 		t.pauseTo = e.now + min(firstAway<<min(t.refused, 20), longestAway)
 		t.refused++
 	}
+	if t.refusal != r.Text { // once, and not every minute for as long as it is so
+		e.notice("task %q: the batch system refused %s: %s", t.spec.ID, units.Plural(count, "worker"), r.Text)
+	}
 	t.refusal = r.Text
-	e.notice("task %q: the batch system refused %s: %s", t.spec.ID, units.Plural(count, "worker"), r.Text)
 	e.demand.dirty = true
 }
 

@@ -257,3 +257,51 @@ func TestAQueueThatHasRoomAgainIsFilledAgain(t *testing.T) {
 		t.Errorf("%d of 200 workers run 35 minutes after there was room again; %d submissions", live, len(c.submits))
 	}
 }
+
+// TestWhatWasRefusedIsNotAStart: a queue that is full over a weekend, or a system that cannot be asked, does not end a run for too many
+// starts.
+func TestWhatWasRefusedIsNotAStart(t *testing.T) {
+	const away = 120 * time.Hour
+	for name, err := range map[string]error{
+		"for limits": &launcher.Refusal{Kind: launcher.RefusedForLimits, Text: "QOSMaxSubmitJobPerUserLimit"},
+		"for now":    &launcher.Refusal{Kind: launcher.RefusedForNow, Text: "no space left on device"},
+		"unsure":     launcher.ErrUnsure,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, nil, taskOf(40, "a"))
+			asked := 0
+			var always func(launcher.Request) launchertest.Outcome
+			always = func(r launcher.Request) launchertest.Outcome {
+				c.q.NextSubmit = always
+				if c.now < away {
+					asked += r.Count
+					return launchertest.Outcome{Err: err}
+				}
+				return launchertest.Outcome{Accepted: true}
+			}
+			c.q.NextSubmit = always
+			c.starts = func(string, int) time.Duration {
+				if c.now < away {
+					return never // they do not exist
+				}
+				return 2 * time.Second
+			}
+			c.run(away + time.Hour)
+			if c.final == nil || c.final.State != RunDone {
+				t.Errorf("the run is %+v after %d submissions", c.final, len(c.submits))
+			}
+			said := 0
+			for _, n := range c.notices {
+				if strings.Contains(n, "refused") {
+					said++
+				}
+			}
+			if said > 1 {
+				t.Errorf("it is said %d times: %q", said, c.notices[:3])
+			}
+			if asked <= ceilingPerWorker*ceilingAlive {
+				t.Errorf("%d workers were refused: too few for the bound of starts", asked)
+			}
+		})
+	}
+}

@@ -42,6 +42,8 @@ const (
 	EffectKillBlock
 	// EffectTimeLeft: tell Session that its batch system lets it run for Left from now on.
 	EffectTimeLeft
+	// EffectAway: tell Session that this coordinator ends, and that another will go on with the run within Left.
+	EffectAway
 	// EffectClose: close Session's connection; Text says why.
 	EffectClose
 
@@ -174,11 +176,13 @@ const (
 	RunInterrupted
 	// RunBroken: the infrastructure failed.
 	RunBroken
+	// RunAside: it has not ended; another coordinator is to go on with it.
+	RunAside
 )
 
 // String is the word used in reports.
 func (s RunState) String() string {
-	return [...]string{"running", "done", "failed", "stopped", "interrupted", "broken"}[s]
+	return [...]string{"running", "done", "failed", "stopped", "interrupted", "broken", "aside"}[s]
 }
 
 // Effects collects what one or several calls want done, with the memory that it needs; Reset keeps the memory.

@@ -42,6 +42,9 @@ const (
 	EventAnswered
 	// EventStop: the run is to end early: Stop, Text (why, for people). A second one with StopNow ends it at once.
 	EventStop
+	// EventAside: this coordinator ends, and another is to go on with the run within Left: Left, Text (why, for people). Of a run that ends
+	// already nothing becomes of it.
+	EventAside
 	// EventBroken: the infrastructure failed for good (journal cannot be written, taken over): Text.
 	EventBroken
 	// EventSet: a limit is another from now on: Set.

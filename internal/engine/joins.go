@@ -111,6 +111,8 @@ func (e *Engine) join(req uint64, j *Join) {
 		e.emit(Effect{Kind: EffectRefused, Request: req, Code: code, Text: fmt.Sprintf(format, args...)})
 	}
 	switch {
+	case e.stop.aside: // which is not the end of the run
+		refuse("busy", "another coordinator is to go on with the run: try again")
 	case j == nil || j.Nonce == 0 || j.Slots < 1 || j.Slots > maxSlots || j.Tag == "" && j.Name == "":
 		refuse("bad_request", "a worker needs a tag or a name, a nonce, and 1 to %d slots", maxSlots)
 	case j.Tag != "":

@@ -26,6 +26,7 @@ type Past struct {
 	state   RunState // how the last epoch ended; RunRunning if it was cut off
 	why     string
 	sets    []Setting // the latest of each limit
+	patient int64     // until when workers keep what they run without a coordinator, as they were told; in Unix nanoseconds
 }
 
 // PastEpoch is one life of a coordinator.
@@ -174,6 +175,8 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 			return ended, false, err
 		}
 		p.sets = withSetting(p.sets, s)
+	case RecordAside:
+		p.patient = max(p.patient, last.Began+int64(r.At)*int64(time.Microsecond)+r.Count)
 	case RecordRunEnd:
 		p.state, p.why = RunState(r.State), r.Text
 	}
@@ -376,6 +379,7 @@ func (e *Engine) resume(p *Past) {
 		p.cut()
 	}
 	e.tags = p.tags
+	e.patient = max(time.Duration(p.patient-e.cfg.Began), 0)
 	e.carryOver(p.sets)
 	for i := range e.tasks {
 		t, was := &e.tasks[i], &p.tasks[i]

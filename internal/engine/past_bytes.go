@@ -57,6 +57,7 @@ func (p *Past) fields(c *coder) {
 	})
 	c.byte((*uint8)(&p.state))
 	c.string(&p.why)
+	c.int64(&p.patient)
 	list(c, &p.sets, p.setting(c))
 	var excluded []*Exclusion
 	for _, node := range slices.Sorted(maps.Keys(p.exclude)) {

@@ -59,6 +59,8 @@ const (
 	RecordCut RecordKind = 23
 	// RecordShare: of a submission to a batch system at most so many workers run at once: ID (its tag), Count.
 	RecordShare RecordKind = 24
+	// RecordAside: the coordinator has ended for another to go on, and workers keep what they run for so long: Count (nanoseconds), At.
+	RecordAside RecordKind = 25
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
@@ -192,6 +194,9 @@ func (r *Record) fields(c *coder) bool {
 	case RecordShare:
 		c.string(&r.ID)
 		c.int64(&r.Count)
+	case RecordAside:
+		c.int64(&r.Count)
+		c.int64(&r.At)
 	case RecordCut:
 		c.int32(&r.Task)
 		c.int64(&r.Block)

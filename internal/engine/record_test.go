@@ -37,6 +37,7 @@ var records = []struct {
 	{"01 15 01 37", Record{Kind: RecordVoid, ID: "7"}},
 	{"01 16 01 08", Record{Kind: RecordWave, Task: 1, Count: 8}},
 	{"01 18 01 37 08", Record{Kind: RecordShare, ID: "7", Count: 8}},
+	{"01 19 08 09", Record{Kind: RecordAside, Count: 8, At: 9}},
 	{"01 17 01 ac 02", Record{Kind: RecordCut, Task: 1, Block: 300}},
 }
 

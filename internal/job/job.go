@@ -58,6 +58,9 @@ type Job struct {
 	// PortLow to PortHigh are the ports that are tried; both 0 = any free one.
 	PortLow, PortHigh int
 
+	// Coordinator are the options of the job that is the coordinator, by key, as Task.Options; nil if there are none.
+	Coordinator map[string][]string
+
 	// Selection is the part of the blocks that the command line names, Selected how many those are; the others are in the masks.
 	Selection Selection
 	Selected  int64

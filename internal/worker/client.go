@@ -45,6 +45,8 @@ type Client struct {
 	slots    int
 	epoch    uint64
 	patience patience
+	away     time.Duration // how much longer to wait for the next coordinator with blocks that run, as this one has said
+	freeAt   time.Duration // when the last of them ended, on the worker's clock
 	tasks    map[uint32]*Task
 	task     *Task
 
@@ -299,6 +301,9 @@ var recalled = Result{Outcome: wire.Recalled}
 
 func (c *Client) releaseLocked(h *heldBlock, r *Result) {
 	c.held.remove(h)
+	if c.away > 0 && len(c.held) == 0 {
+		c.freeAt = c.clock()
+	}
 	c.seq++
 	m := wire.Release{
 		Seq: c.seq, Epoch: h.now.epoch, Lease: h.now.lease, Outcome: r.Outcome,

@@ -19,6 +19,7 @@ type places struct {
 	epoch         uint64            // of the discovery file
 	addresses     []string          // best first
 	fingerprint   string            // of the coordinator's certificate, "" if it speaks plain HTTP
+	awayUntil     time.Time         // the next coordinator is to come by then; zero if there is one
 	answers       string            // the address at which the worker was last accepted
 	tried         map[string]string // what became of the last attempt at each address, for people
 	open          *reached          // a connection that is there already, for the next dial to its address
@@ -66,7 +67,10 @@ func (p *places) reread(cfg *Config, epoch uint64) error {
 		return err
 	}
 	p.runID, p.secret, p.epoch, p.addresses = found.RunID, secret, found.Epoch, found.Addresses
-	p.fingerprint = found.Fingerprint
+	p.fingerprint, p.awayUntil = found.Fingerprint, time.Time{}
+	if found.AwayUntil != nil {
+		p.awayUntil = *found.AwayUntil
+	}
 	return nil
 }
 

@@ -142,6 +142,11 @@ func (l *Launcher) Close(ctx context.Context) error {
 	if !used {
 		return nil
 	}
+	return l.EndAll(ctx)
+}
+
+// EndAll is Close for who has asked for none of the workers itself.
+func (l *Launcher) EndAll(ctx context.Context) error {
 	err := endAll(ctx, l.live, l.CancelArray)
 	if errors.Is(err, errNotKnown) {
 		err = fmt.Errorf("%w; squeue -u %s shows them (names with dz-%s)", err, l.user, l.cfg.Run)
