@@ -49,7 +49,7 @@ max_workers = 3
 	}
 	for check, want := range map[string]string{
 		"controller": "ok: Slurmctld(primary)", "munge": "ok: works", "accounts": "ok: acc (QOS", "MaxArraySize": "ok: 101", "task a: partition": "ok: gpu", "task a: time": "ok: 10m",
-		"task a: nodes": "ok: 2 nodes with 2 cores, 1GiB, 1 GPU", "task a: architecture": "ok: ", "probe of a": "ok: a job ran on n", "probe of a: program": "ok: daisy-worker version", "probe of a: addresses": "ok: reached ",
+		"task a: nodes": "ok: 2 nodes with 2 cores, 1GiB, 1 GPU", "task a: architecture": "ok: ", "probe of a": "ok: a job ran on n", "probe of a: program": "ok: daisy-worker version", "probe of a: addresses": "ok: reached ", "nodes submit": "ok: n",
 	} {
 		if !strings.HasPrefix(got[check], want) {
 			t.Errorf("%s: %q, want %q", check, got[check], want)

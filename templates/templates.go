@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -23,9 +24,15 @@ var workerText string
 // Worker is the template that is used where the job names none.
 var Worker = &Template{name: "worker.sbatch.tmpl", text: workerText}
 
+//go:embed coordinator.sbatch.tmpl
+var coordinatorText string
+
+// Coordinator is the template of the job that is a run's coordinator. Of the values it has Argv, Dir, Setup and Login.
+var Coordinator = &Template{name: "coordinator.sbatch.tmpl", text: coordinatorText}
+
 // Values are what a script is made of.
 type Values struct {
-	// Argv is the worker's program with its arguments.
+	// Argv is the program with its arguments.
 	Argv []string
 	// Launch is what starts it, such as srun with its options; empty = the script itself.
 	Launch []string
@@ -62,6 +69,7 @@ func (w word) String() string { return w.quoted }
 // data is what templates see.
 type data struct {
 	Worker  word
+	Command word // the same, under the name for what is no worker
 	Dir     word
 	Folders []word
 	Setup   string
@@ -98,9 +106,10 @@ func (v *Values) quoted() (*data, error) {
 	words = append(words, v.Argv...)
 	var line []string
 	for _, a := range words {
-		line = append(line, quote("an argument of the worker", a).quoted)
+		line = append(line, quote("an argument of the program", a).quoted)
 	}
 	d.Worker = word{strings.Join(line, " ")}
+	d.Command = d.Worker
 	return d, errors.Join(errs...)
 }
 
@@ -257,6 +266,27 @@ func explain(err error) error {
 	before, rest, _ := strings.Cut(text, "can't evaluate field ")
 	name, _, _ := strings.Cut(rest, " ")
 	return fmt.Errorf("%sthere is no field %s; there are %s", before, name, strings.Join(known, ", "))
+}
+
+// noCommand are lines of a template of which nothing is left in the script.
+var noCommand = regexp.MustCompile(`^\{\{-?\s*(if|else|end|with|range|/\*)[^}]*\}\}$`)
+
+// Ignored is the first #SBATCH line of a template, from 1, that sbatch does not read, as a command stands before it; 0 if there is none.
+func (t *Template) Ignored() int {
+	n, over := 0, false
+	for line := range strings.Lines(t.text) {
+		n++
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "#SBATCH"):
+			if over {
+				return n
+			}
+		case line != "" && !strings.HasPrefix(line, "#") && !noCommand.MatchString(line):
+			over = true
+		}
+	}
+	return 0
 }
 
 // Directives are the options in the #SBATCH lines of a template, with their lines from 1.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -54,6 +55,29 @@ func TestHostileValuesArriveAsTheBytesThatTheyAre(t *testing.T) {
 				t.Errorf("%s: %q came out as %q", locale, hostile[i], got[i])
 			}
 		}
+	}
+}
+
+func TestHostileValuesArriveInTheScriptOfACoordinator(t *testing.T) {
+	v := printer(hostile...)
+	v.Setup = "cd /"
+	script, err := Coordinator.Render(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Split(strings.TrimSuffix(string(said(t, script, "C")), "\x00"), "\x00"); !slices.Equal(got, hostile) {
+		t.Errorf("%q came out as %q", hostile, got)
+	}
+	v.Dir = "/nowhere $(echo x)"
+	if script, err = Coordinator.Render(v); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := exec.Command("bash", "-c", string(script)).Output(); err == nil {
+		t.Error("without its folder the coordinator runs elsewhere")
+	}
+	v.Dir = "/a\x00b"
+	if _, err := Coordinator.Render(v); err == nil {
+		t.Error("a zero byte was accepted")
 	}
 }
 
@@ -150,6 +174,36 @@ func TestTheScriptSetsUpAndBecomesTheWorker(t *testing.T) {
 	v.Login = true
 	if script, _ := Worker.Render(v); !bytes.HasPrefix(script, []byte("#!/bin/bash -l\n")) {
 		t.Errorf("with login_env the script begins %.20q", script)
+	}
+}
+
+// TestASetupThatFailsEndsTheJobIfItSaysSo: where it does not, its words are in the log, and the worker starts.
+func TestASetupThatFailsEndsTheJobIfItSaysSo(t *testing.T) {
+	for setup, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"module load cuda":                                     {0, "the worker runs"},
+		"module load cuda || exit 3":                           {3, ""},
+		"set -u\necho $NOT_THERE":                              {1, ""},
+		"set +u\nset -o pipefail\nfalse | true":                {0, "the worker runs"},
+		"head -c 10000 /dev/zero | tr '\\0' x; echo; exit 0\n": {0, "xxx"},
+	} {
+		script, err := Worker.Render(Values{Argv: []string{"/bin/echo", "the worker runs"}, Dir: "/", Tag: "1", Setup: setup})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("bash")
+		cmd.Env, cmd.Stdin = []string{"PATH=/usr/bin:/bin"}, bytes.NewReader(script)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, _ := cmd.Output()
+		if got := cmd.ProcessState.ExitCode(); got != want.status || !strings.Contains(string(out), want.says) {
+			t.Errorf("%q: status %d, %.50q, want %+v", setup, got, out, want)
+		}
+		if strings.HasPrefix(setup, "module") && !strings.Contains(stderr.String(), "module: command not found") {
+			t.Errorf("%q: nothing says why: %q", setup, stderr.String())
+		}
 	}
 }
 

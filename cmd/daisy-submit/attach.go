@@ -21,7 +21,8 @@ func attachCommand() *cli.Command {
 		UsageText: "daisy-submit attach [RUN_DIR|latest]",
 		Description: `Shows the progress of a run and what happens in it, as "daisy-submit run" does, until the run has ended; then its report. It may be
 called on any machine that reaches the coordinator, by as many as wish. Ctrl-C ends the look, not the run. When the coordinator
-is killed and the run resumed within a minute, it goes on with that. Of a run that has ended it prints the report.
+is killed and the run resumed within a minute, it goes on with that; a coordinator that is a job of Slurm and waits in the queue is waited
+for, and what it waits for is said. Of a run that has ended it prints the report.
 ` + runDirUsage + `
 
 EXAMPLE
@@ -60,7 +61,11 @@ func attach(c *cli.Context, dir *rundir.Dir) error {
 	progress.Notice("run directory: " + dir.Path())
 	told := make(chan error, 1)
 	go func() {
-		p := &eventPrinter{c: c, dir: dir, follow: true, show: func(e *api.Event) error {
+		if err := awaitCoordinator(ctx, dir, progress.Notice); err != nil {
+			told <- err
+			return
+		}
+		p := &eventPrinter{c: c, dir: dir, follow: true, waits: progress.Notice, show: func(e *api.Event) error {
 			progress.Notice(e.Line())
 			return nil
 		}}

@@ -73,10 +73,21 @@ func silent(dir *rundir.Dir, why error) error {
 	case runRunning:
 		return infrastructure(errors.New(unanswered(dir, why)))
 	case runKilled:
+		if q := coordinatorJobOf(context.Background(), dir); q != nil {
+			return withoutCoordinator(dir, q)
+		}
 		return infrastructure(fmt.Errorf("the run in %s has no coordinator any more, and has not ended: it was killed. %s goes on with it", dir.Path(), said("run", "--resume", dir.Path())))
 	default:
 		return usage("the run in %s has ended (%s); %s shows how", dir.Path(), state, said("stats", dir.Path()))
 	}
+}
+
+// jobThatCoordinates is the job that is the coordinator of a run, "" if none is.
+func jobThatCoordinates(dir *rundir.Dir) string {
+	if j, err := dir.CoordinatorJob(); err == nil && j != nil {
+		return j.Job
+	}
+	return ""
 }
 
 // unanswered says that there is a coordinator, and that it does not answer.
@@ -87,6 +98,8 @@ func unanswered(dir *rundir.Dir, why error) string {
 	switch {
 	case why == nil:
 		return who + " takes no commands: one that starts or ends has no port, nor has a run with launcher = \"serial\"; Ctrl-C in its terminal ends that"
+	case err == nil && owner.Host != "" && owner.Host != here && jobThatCoordinates(dir) != "":
+		return fmt.Sprintf("%s does not answer: %s. It is job %s of Slurm: give the command on a machine that has a way to that node; \"scancel %[3]s\" ends the run from here", who, api.OneLine(why.Error()), jobThatCoordinates(dir))
 	case err == nil && owner.Host != "" && owner.Host != here:
 		return fmt.Sprintf("%s does not answer: %s. It listens on that machine only: give the command there", who, api.OneLine(why.Error()))
 	case errors.Is(why, syscall.ECONNREFUSED):
@@ -118,6 +131,11 @@ func give(c *cli.Context, dir *rundir.Dir, path string, order any) error {
 	if err != nil {
 		return run.explain(err)
 	}
+	return sayDone(c, done)
+}
+
+// sayDone prints what was done.
+func sayDone(c *cli.Context, done api.Done) error {
 	if c.Bool("json") {
 		return written(json.NewEncoder(c.App.Writer).Encode(done))
 	}
@@ -126,7 +144,7 @@ func give(c *cli.Context, dir *rundir.Dir, path string, order any) error {
 			return infrastructure(err)
 		}
 	}
-	_, err = fmt.Fprintln(c.App.Writer, api.OneLine(done.Message))
+	_, err := fmt.Fprintln(c.App.Writer, api.OneLine(done.Message))
 	return written(err)
 }
 

@@ -37,8 +37,8 @@ be made in, and removed again. A warning keeps no run from starting.
 Where there is Slurm, it is looked at, too: its commands, the controller, partitions and accounts. With a job file whose launcher is
 slurm each task is compared with them: partition, account, time, memory, nodes, and what would never start or cost more than was asked
 for. Slurm is asked half a dozen questions; nothing is submitted unless --probe is given. That submits a job of one core and two minutes for
-each kind of worker, which looks from a node at what is here: whether it sees the run directory, can run the worker, can write, and reaches
-this machine.
+each kind of worker, which looks from a node at what is here: whether it sees the run directory, can run the worker, can write, reaches
+this machine, and may submit jobs, which only a coordinator that is a job has to.
 
 EXAMPLE
    daisy-submit doctor /scratch/me/runs
@@ -138,7 +138,7 @@ func examine(ctx context.Context, dir string, j *job.Job, probe bool) (*diagnosi
 	checks = append(checks, filesFinding(files, err))
 	checks = append(checks, folderFindings(dir, onSlurm)...)
 	checks = append(checks, machineFindings(process.ThisMachine(), runtime.NumCPU(), memoryOf("/proc/meminfo"))...)
-	checks = append(checks, memoryLimitFinding(memoryHoldAt("/")), networkFinding())
+	checks = append(checks, memoryLimitFinding(memoryHoldAt("/")), networkFinding(), logoutFinding(thisSession(ctx)))
 	if _, err := exec.LookPath("sbatch"); onSlurm || j == nil && err == nil {
 		l, err := slurmDoctor(j)
 		if err != nil {

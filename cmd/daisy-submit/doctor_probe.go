@@ -20,13 +20,19 @@ import (
 	"example.org/daisy/launcher/slurm"
 )
 
-// probeScript looks at the coordinator's machine from a node. Its arguments are the worker's program and addresses.
+// probeScript looks at the coordinator's machine from a node. Its arguments are the worker's program, a file to write, how many options of
+// sbatch follow with which a coordinator would be submitted from there (0 = that is not tried), those, and addresses.
 const probeScript = `#!/bin/bash
 echo "daisy-probe node ${SLURMD_NODENAME:-$HOSTNAME}"
 echo "daisy-probe clock $(date +%s)"
 if said=$("$1" --version 2>&1); then echo "daisy-probe runs ${said//$'\n'/ }"; else echo "daisy-probe fails ${said//$'\n'/ }"; fi
 if said=$(head -c 1048576 /dev/zero 2>&1 >"$2"); then echo "daisy-probe writes"; else echo "daisy-probe full ${said//$'\n'/ }"; fi
-shift 2
+options=$3
+shift 3
+if [ "$options" -gt 0 ]; then
+	if said=$(timeout 60 sbatch --test-only "${@:1:options}" --wrap true 2>&1); then echo "daisy-probe submits"; else echo "daisy-probe refused ${said//$'\n'/ }"; fi
+	shift "$options"
+fi
 for address; do
 	host=${address%:*} port=${address##*:}
 	host=${host#[}
@@ -59,6 +65,10 @@ func (p *prober) findings(ctx context.Context) (list []finding) {
 		p.time, p.seen = probeTime, seenTime
 	}
 	var kinds []string
+	submit, err := p.submission()
+	if err != nil {
+		list = append(list, is("nodes submit", missing, "the coordinator cannot be a job", err.Error()))
+	}
 	for i := range p.job.Tasks {
 		t := &p.job.Tasks[i]
 		kind := fmt.Sprint(t.Options, t.Requires.Get("gpu") > 0)
@@ -66,7 +76,8 @@ func (p *prober) findings(ctx context.Context) (list []finding) {
 			continue
 		}
 		kinds = append(kinds, kind)
-		of, err := p.probe(ctx, t)
+		of, err := p.probe(ctx, t, submit)
+		submit = nil // once is enough
 		if err != nil {
 			of = append(of, is("probe of "+t.ID, missing, "it could not be made", err.Error()))
 		}
@@ -75,8 +86,21 @@ func (p *prober) findings(ctx context.Context) (list []finding) {
 	return list
 }
 
-// probe tries the workers of one task.
-func (p *prober) probe(ctx context.Context, t *job.Task) (list []finding, err error) {
+// submission are the options with which a coordinator that is a job would be submitted.
+func (p *prober) submission() ([]string, error) {
+	l, err := slurm.New(slurm.Config{Run: someRun, Dir: string(filepath.Separator), Base: p.job.Dir})
+	if err != nil {
+		return nil, err
+	}
+	s, err := planCoordinator(l, p.job, "/", "/daisy-submit", "/dev/null", nil)
+	if err != nil {
+		return nil, err
+	}
+	return s.Argv[1 : len(s.Argv)-1], nil
+}
+
+// probe tries the workers of one task, and whether submit could be given to sbatch there.
+func (p *prober) probe(ctx context.Context, t *job.Task, submit []string) (list []finding, err error) {
 	check := "probe of " + t.ID
 	dir, err := trialFolder(p.dir)
 	if err != nil {
@@ -110,7 +134,7 @@ func (p *prober) probe(ctx context.Context, t *job.Task) (list []finding, err er
 		err = errors.Join(err, l.Close(ending))
 	}()
 	r := coordinator.RequestFor(p.job, t, "1", 1, nil, "")
-	r.Argv = append([]string{"/bin/bash", script, program, filepath.Join(dir, "written")}, addresses...)
+	r.Argv = append([]string{"/bin/bash", script, program, filepath.Join(dir, "written"), strconv.Itoa(len(submit))}, append(slices.Clone(submit), addresses...)...)
 	r.Env, r.LogPath = slurm.Environment(os.Environ()), func(w launcher.Worker) string { return filepath.Join(dir, "1."+strconv.Itoa(w.Element)+".log") }
 	r.CPUMilli, r.MemoryBytes, r.GPUs, r.Options = 1000, 0, min(r.GPUs, 1), map[string][]string{}
 	for key, value := range t.Options {
@@ -203,6 +227,12 @@ func judgeProbe(check, said string, state launcher.Element, dir string, now time
 	}
 	if lines["full"] != nil {
 		list = append(list, is(check+": space", missing, "1 MiB cannot be written there: "+lines["full"][0], "free space, or look at your quota on that file system"))
+	}
+	switch {
+	case lines["submits"] != nil:
+		list = append(list, is("nodes submit", fine, node+" may, so that the coordinator can be a job (--coordinator job)", ""))
+	case lines["refused"] != nil:
+		list = append(list, is("nodes submit", warning, node+" may not: "+lines["refused"][0], "only a run with --coordinator job needs it: leave the coordinator on a login node (--detach), or change [slurm.coordinator] if that is what Slurm refuses"))
 	}
 	switch reached, not := lines["reached"], lines["unreached"]; {
 	case reached == nil && lines["end"] != nil:

@@ -90,6 +90,7 @@ func TestTheDoctorComparesEachTaskWithTheCluster(t *testing.T) {
 		"longest time":             {ofTask("cpu = 2", `partition = "short"`), "task a: time", warning, []string{"the longest is taken, 5m"}},
 		"too much time":            {ofTask("cpu = 2", `partition = "short"`, `time = "10m"`), "task a: time", missing, []string{"gives 5m", `time = "5m"`}},
 		"too much time for QOS":    {ofTask("cpu = 2", `qos = "night"`, `time = "1h"`), "task a: time", missing, []string{"QOS night gives 30m"}},
+		"that QOS in capitals":     {ofTask("cpu = 2", `qos = "NIGHT"`, `time = "1h"`), "task a: time", missing, []string{"QOS NIGHT gives 30m"}},
 		"any of several":           {ofTask("cpu = 2", `partition = "short,cpu"`, `time = "10m"`), "task a: time", fine, nil},
 		"no such partition":        {ofTask("cpu = 2", `partition = "nope"`), "task a: partition", missing, []string{"nope", "there are cpu, short"}},
 		"a partition that is down": {ofTask("cpu = 2", `partition = "closed"`, `account = "acc"`), "task a: partition", warning, []string{"closed is DOWN"}},
@@ -281,6 +282,8 @@ func TestWhatAProbeDidNotSayIsSaid(t *testing.T) {
 		"no folder":     {"slurm_script: line 8: cd: /x: No such file or directory\n", launcher.Element{}, "p", missing, []string{"cd: /x", "folder of the job file"}},
 		"no address":    {begin + "daisy-probe unreached vm:1: Connection refused\ndaisy-probe end\n", launcher.Element{}, "p: addresses", missing, []string{"vm:1: Connection refused", "firewall"}},
 		"some":          {begin + "daisy-probe unreached vm:1: Connection refused\ndaisy-probe reached w:1\ndaisy-probe end\n", launcher.Element{}, "p: addresses", fine, []string{"reached w:1; not vm:1"}},
+		"submits":       {begin + "daisy-probe submits\ndaisy-probe end\n", launcher.Element{}, "nodes submit", fine, []string{"n1 may"}},
+		"may not":       {begin + "daisy-probe refused sbatch: error: Batch job submission failed: Access/permission denied\ndaisy-probe end\n", launcher.Element{}, "nodes submit", warning, []string{"n1 may not", "Access/permission denied", "--detach"}},
 		"no space":      {begin + "daisy-probe full head: write error: Disk quota exceeded\ndaisy-probe end\n", launcher.Element{}, "p: space", missing, []string{"Disk quota exceeded"}},
 		"another clock": {strings.Replace(begin, "1800000000", "1800007200", 1), launcher.Element{}, "p: clock", warning, []string{"2h"}},
 	} {

@@ -62,6 +62,8 @@ type eventPrinter struct {
 	// follow: until the run has ended. show takes the place of printing an event, if it is not nil.
 	follow bool
 	show   func(*api.Event) error
+	// waits takes what a coordinator waits for that is a job in the queue; if it is nil, that is not waited for.
+	waits func(string)
 	// last is the id of the last event, heard when a coordinator was there last; zero: none has been yet.
 	last  string
 	heard time.Time
@@ -92,6 +94,11 @@ func (p *eventPrinter) run() error {
 		switch state, _ := stateOf(p.dir); {
 		case state != runRunning && state != runKilled:
 			return p.say(fmt.Sprintf("the run has ended: %s", state))
+		case state == runKilled && p.waits != nil && jobThatCoordinates(p.dir) != "":
+			if err := awaitCoordinator(p.c.Context, p.dir, p.waits); err != nil {
+				return err
+			}
+			p.heard = time.Now()
 		case time.Since(p.heard) > giveUpAfter:
 			return silent(p.dir, err)
 		}

@@ -36,7 +36,7 @@ func renderCommand() *cli.Command {
 		Name: "render", Usage: "show what would be submitted to Slurm, and submit nothing",
 		UsageText: "daisy-submit render JOB [--task TASK] [OPTIONS]",
 		Description: `Prints, for each task of the job file JOB, the command line of sbatch for its first workers, with its environment, and the batch
-script. Where Slurm is there it is asked for the site's time between SIGTERM and SIGKILL; nothing else is run, and nothing is written.
+script; before them those of the coordinator, if that is to be a job. Where Slurm is there it is asked for the site's time between SIGTERM and SIGKILL; nothing else is run, and nothing is written.
 In place of the run's id and date, which a run gets when it begins, stand ` + someRun + ` and ` + someTime + `.
 
 EXAMPLE
@@ -49,6 +49,7 @@ EXIT STATUS
 `,
 		Flags: append(jobFlags(),
 			&cli.StringFlag{Name: "task", Usage: "only that of `TASK`"},
+			&cli.StringFlag{Name: "coordinator", Usage: "\"job\": also the job that is the coordinator, as with daisy-submit run; `WHERE` is job or here", DefaultText: "here, unless there is [slurm.coordinator]"},
 			&cli.BoolFlag{Name: "json", Usage: "as JSON, in the shape of docs/slurm.md"},
 		),
 		Action: func(c *cli.Context) error {
@@ -69,6 +70,13 @@ EXIT STATUS
 			list, warnings, err := rendered(c.Context, j, c.String("task"))
 			if err != nil {
 				return err
+			}
+			if where := c.String("coordinator"); where == "job" || where == "" && j.Coordinator != nil && c.String("task") == "" {
+				s, err := renderedCoordinator(j)
+				if err != nil {
+					return err
+				}
+				list = append([]renderedTask{*s}, list...)
 			}
 			for _, w := range append(j.Warnings, warnings...) {
 				fmt.Fprintln(c.App.ErrWriter, "daisy-submit: warning: "+w)
@@ -130,6 +138,24 @@ func rendered(ctx context.Context, j *job.Job, only string) (list []renderedTask
 	return list, warnings, nil
 }
 
+// renderedCoordinator is what would be submitted for the coordinator. It is of no task, and has no workers.
+func renderedCoordinator(j *job.Job) (*renderedTask, error) {
+	dir := filepath.Join(j.Directory, rundir.SafeName(j.Name)+"-"+someTime)
+	cluster, err := clusterOf(j)
+	if err != nil {
+		return nil, err
+	}
+	l, err := slurm.New(slurm.Config{Run: someRun, Dir: filepath.Join(dir, "scripts"), Base: j.Dir, Cluster: cluster, Env: slurm.Environment(os.Environ())})
+	if err != nil {
+		return nil, infrastructure(err)
+	}
+	s, err := planCoordinator(l, j, dir, filepath.Join(dir, "bin", "daisy-submit"), filepath.Join(dir, "coordinator.log"), nil)
+	if err != nil {
+		return nil, err
+	}
+	return &renderedTask{Name: s.Name, Argv: s.Argv, Environment: s.Env, Script: string(s.Script)}, nil
+}
+
 // firstWorkers is how many workers of a task are asked for first.
 func firstWorkers(t *job.Task) int {
 	if v := t.Options["arrays"]; len(v) == 1 && v[0] == "false" {
@@ -156,6 +182,10 @@ func writeRendered(w io.Writer, list []renderedTask) error {
 				return err
 			}
 			line = append(line, q)
+		}
+		if t.Task == "" {
+			fmt.Fprintf(&b, "#### the coordinator, as the job %s\n%s\n\n#### its script\n%s", t.Name, strings.Join(line, " "), t.Script)
+			continue
 		}
 		fmt.Fprintf(&b, "#### task %s: %s, as the job %s\n%s\n\n#### its script\n%s", t.Task, units.Plural(int64(t.Workers), "first worker"), t.Name, strings.Join(line, " "), t.Script)
 	}

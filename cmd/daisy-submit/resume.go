@@ -60,6 +60,11 @@ func (r *jobRun) resume(c *cli.Context) error {
 	if _, err := os.Stat(dir.JobPath()); errors.Is(err, fs.ErrNotExist) {
 		return usage("--resume %s: %s is the run directory of a run that had not begun yet when it was cut off: it has no %s. Remove it, and start a new run", c.String("resume"), dir.Path(), filepath.Base(dir.JobPath()))
 	}
+	if r.life != nil {
+		if err := r.takesUp(dir); err != nil {
+			return err
+		}
+	}
 	ended, err := r.reportEnded(dir)
 	if ended || err != nil {
 		return err
@@ -84,12 +89,20 @@ func (r *jobRun) goOn(c *cli.Context, dir *rundir.Dir) error {
 	if err := r.holdMemory(); err != nil {
 		return err
 	}
+	if r.life == nil {
+		if err := checkNoCoordinatorJob(c.Context, dir, c.Bool("take-over")); err != nil {
+			return err
+		}
+	}
 	var err error
 	binary := "" // the run's own copy, so that an upgrade does not touch it
 	if _, err := os.Stat(dir.WorkerPath()); err != nil {
 		if binary, err = findWorker(r.job.Launcher); err != nil {
 			return infrastructure(err)
 		}
+	}
+	if r.where != nil {
+		return r.leaveResumed(c, dir, binary)
 	}
 	host, _ := os.Hostname()
 	r.lock, err = dir.TryLock()
@@ -135,7 +148,7 @@ func (r *jobRun) loadFrozen(c *cli.Context, dir *rundir.Dir) error {
 	}
 	if r.job == nil {
 		opts.Launcher, opts.MaxWorkers = c.String("launcher"), c.Int64("max-workers")
-		opts.CheckPython, opts.CheckSlurm = importable(c.Context), checkSlurm
+		opts.CheckPython, opts.CheckSlurm, opts.CheckCoordinator = importable(c.Context), checkSlurm, checkCoordinator
 		if r.job, err = jobfile.LoadFrozen(dir.JobPath(), c.StringSlice("set"), opts); err != nil {
 			return &statusError{exitUsage, err}
 		}
@@ -147,7 +160,7 @@ func (r *jobRun) loadFrozen(c *cli.Context, dir *rundir.Dir) error {
 		}
 		return &statusError{exitUsage, fmt.Errorf("%s cannot be resumed with another job; only limits may change. Start a new run, or undo this:\n%w", dir.Path(), errors.Join(errs...))}
 	}
-	r.set = limitsGiven(was, r.job, c.StringSlice("set"), c.IsSet("max-workers"))
+	r.set = append(r.set, limitsGiven(was, r.job, c.StringSlice("set"), c.IsSet("max-workers"))...)
 	return nil
 }
 
@@ -184,7 +197,8 @@ func (r *jobRun) reportEnded(dir *rundir.Dir) (ended bool, err error) {
 		return false, nil // the journal knows better
 	}
 	status := stats.Run.ExitStatus
-	if status == nil || stats.Run.State != "done" && (stats.Run.State != "failed" || *status != exitIncomplete) {
+	over := stats.Run.State == "done" || stats.Run.State == "failed" && status != nil && *status == exitIncomplete
+	if status == nil || !over && !r.life.again() {
 		return false, nil
 	}
 	fmt.Fprintf(r.stderr, "daisy-submit: the run in %s has ended; this is its report\n", dir.Path())

@@ -53,18 +53,25 @@ again, failures and retries so far count, and workers that still live go on with
 directory keeps; JOB and --set may change limits (max_workers, resources, timeouts, retries), nothing else.
 Resuming a run that has ended prints its report.
 
+With --detach the run needs no terminal: all is checked here, then the coordinator goes on by itself, and the command returns once it
+is up. It outlives a logout where the site lets it, and if not that is said. With --coordinator job Slurm runs the coordinator, as a job of
+its own; the command returns once that is in the queue. Either way "attach", "status" and "cancel" work from any machine that sees
+the run directory. Both go with --resume, too.
+
 EXAMPLE
    daisy-submit run segment.toml --max-workers 4 --set task.predict.timeout=20m
+   daisy-submit run segment.toml --detach
+   daisy-submit run segment.toml --coordinator job --after 4711:afterok
    daisy-submit run --resume latest --set task.predict.max_retries=5
 
 EXIT STATUS
-   0    every block succeeded or was skipped
+   0    every block succeeded or was skipped; with --detach and --coordinator job, the coordinator is up, or in the queue
    1    some did not
-   2    the job file or the command line is wrong; nothing was started
+   2    the job file or the command line is wrong, or Slurm refuses it; nothing was started
    3    the infrastructure failed: cannot start workers, listen, or write
    130  interrupted (143: by SIGTERM, 131: by SIGQUIT)
 `,
-		Flags: append(append(jobFlags(), selectionFlags()...),
+		Flags: append(append(append(jobFlags(), selectionFlags()...), elsewhereFlags()...),
 			&cli.StringFlag{Name: "run-dir", Usage: "the run directory itself is `DIR`, which must be new or empty"},
 			&cli.StringFlag{Name: "resume", Usage: "go on with the run in `DIR`; \"latest\" is the last one of the job, or of ./runs"},
 			&cli.BoolFlag{Name: "take-over", Usage: "with --resume: do not wait until the lock of a coordinator that does not answer has stood still for 30 s"},
@@ -76,6 +83,18 @@ EXIT STATUS
 				return usage("--max-workers must be at least 1")
 			}
 			r := jobRun{runDir: c.String("run-dir"), json: c.Bool("json"), stdout: c.App.Writer, stderr: c.App.ErrWriter}
+			var err error
+			if r.where, err = elsewhereOf(c); err != nil {
+				return err
+			}
+			switch takeStartedBy() {
+			case asDetached:
+				r.ready = readyPipe()
+			case asJob:
+				if r.life, err = newJobLife(); err != nil {
+					return err
+				}
+			}
 			if c.Bool("with-stdin") {
 				r.stdin = os.Stdin
 			}
@@ -108,7 +127,7 @@ func loadJob(c *cli.Context, path string) (*job.Job, error) {
 
 // loadPart is loadJob of a part of the blocks.
 func loadPart(c *cli.Context, path string, part job.Selection) (*job.Job, error) {
-	return loadSet(c, path, c.StringSlice("set"), jobfile.Options{Selection: part, CheckPython: importable(c.Context), CheckSlurm: checkSlurm})
+	return loadSet(c, path, c.StringSlice("set"), jobfile.Options{Selection: part, CheckPython: importable(c.Context), CheckSlurm: checkSlurm, CheckCoordinator: checkCoordinator})
 }
 
 // loadSet is loadPart with other sets; the options are completed.
@@ -138,7 +157,10 @@ type jobRun struct {
 	set            []string     // keys of limits that the command line of a resume gives
 	retry          []string     // tasks whose failed blocks are tried again with the resume
 	json           bool
-	stdin          io.Reader // whose end ends the run; nil: nothing is read
+	where          *elsewhere // nil: the coordinator runs here
+	ready          *os.File   // tells who has started this coordinator that it is up; nil if nobody waits
+	life           *jobLife   // nil: this coordinator is no job
+	stdin          io.Reader  // whose end ends the run; nil: nothing is read
 	stdout, stderr io.Writer
 
 	launcher launcher.Launcher // once it is there
@@ -149,6 +171,9 @@ func (r *jobRun) run(ctx context.Context) error {
 	j := r.job
 	for _, w := range j.Warnings {
 		fmt.Fprintln(r.stderr, "daisy-submit: warning: "+w)
+	}
+	if id := os.Getenv("SLURM_JOB_ID"); id != "" && j.Launcher == "slurm" {
+		fmt.Fprintf(r.stderr, "daisy-submit: this runs inside of job %s of Slurm; its variables (SLURM_*) are not passed on to workers\n", id)
 	}
 	if !j.Selection.IsAll() {
 		fmt.Fprintln(r.stderr, "daisy-submit: "+sayLeft(j))
@@ -171,6 +196,11 @@ func (r *jobRun) run(ctx context.Context) error {
 	if err := r.holdMemory(); err != nil {
 		return err
 	}
+	if r.where != nil {
+		if err := r.examine(ctx, binary); err != nil {
+			return err
+		}
+	}
 	used := isUsed(r.runDir)
 	dir, err := rundir.Create(j.Directory, j.Name, r.runDir)
 	switch {
@@ -181,6 +211,9 @@ func (r *jobRun) run(ctx context.Context) error {
 	}
 	for _, w := range dir.Warnings() {
 		fmt.Fprintln(r.stderr, "daisy-submit: warning: "+w)
+	}
+	if r.where != nil {
+		return r.leave(ctx, dir, binary)
 	}
 	begun, err := r.begin(ctx, dir, binary)
 	if !begun {
@@ -213,6 +246,9 @@ func (r *jobRun) begin(ctx context.Context, dir *rundir.Dir, binary string) (beg
 	progress := report.NewProgress(out, mode)
 	r.signals = make(chan os.Signal, 4)
 	signal.Notify(r.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
+	if r.life != nil {
+		signal.Notify(r.signals, syscall.SIGUSR1) // until now the batch script has it ignored
+	}
 	defer signal.Stop(r.signals)
 	if r.stdin != nil {
 		go r.endWithStdin()
@@ -223,6 +259,7 @@ func (r *jobRun) begin(ctx context.Context, dir *rundir.Dir, binary string) (beg
 		return false, err
 	}
 	progress.Notice("run directory: " + dir.Path())
+	r.sayReady()
 	// Orphans of killed workers, and of user code in a serial run, become this process's children, so that none is overlooked.
 	if err := process.Adopt(); err != nil {
 		progress.Notice(err.Error() + "; what user code leaves behind is searched for instead")
@@ -311,6 +348,13 @@ func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, no
 		cfg.Unlimited, cfg.Environment = r.job.Unlimited(), slurm.Environment(os.Environ())
 	}
 	r.launcher = cfg.Launcher
+	if l, isSlurm := cfg.Launcher.(*slurm.Launcher); isSlurm && r.life != nil {
+		o, err := coordinatorOptions(r.job)
+		if err != nil {
+			return nil, &statusError{exitUsage, err}
+		}
+		r.life.slurm, r.life.away = l, o.Away
+	}
 	begun := r.endAtSignal(os.Exit)
 	if err = cfg.Launcher.Check(ctx); err != nil {
 		err = infrastructure(err)
@@ -358,8 +402,12 @@ func (r *jobRun) endAtSignal(exit func(int)) (begun func()) {
 		defer close(done)
 		select {
 		case s := <-r.signals:
-			r.endWorkers()
 			sig, _ := s.(syscall.Signal)
+			if r.life != nil && r.life.slurm != nil && (sig == syscall.SIGUSR1 || sig == syscall.SIGTERM && r.life.returns() != "") {
+				_ = r.life.goesBack(r.signals, func(text string) { fmt.Fprintln(r.stderr, "daisy-submit: "+text) })
+				exit(exitInfrastructure)
+			}
+			r.endWorkers()
 			exit(128 + int(sig))
 		case <-over:
 		}
@@ -422,6 +470,9 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 			select {
 			case s := <-r.signals:
 				sig, _ := s.(syscall.Signal)
+				if r.life != nil && r.life.minds(sig, c, progress.Notice) {
+					continue
+				}
 				if !c.Interrupt(sig) {
 					if calm == nil {
 						calm = r.force(sig, os.Exit)
@@ -442,6 +493,11 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 	result, err := c.Run(ctx)
 	close(over)
 	<-shown
+	if result.State == engine.RunAside && err == nil {
+		progress.Notice("this coordinator has ended, and the run has not")
+		_ = progress.Close()
+		return r.life.goesBack(r.signals, func(text string) { fmt.Fprintln(r.stderr, "daisy-submit: "+text) })
+	}
 	// What is left is to say how it went, to somebody who may not listen: signals end that as they end any program.
 	signal.Stop(r.signals)
 	var taken *rundir.TakenOverError
@@ -477,6 +533,9 @@ func ended(result coordinator.Result, err error) error {
 	}
 	if status == exitOK {
 		return nil
+	}
+	if m := result.Stats.Run.Message; status == exitUsage && m != nil {
+		return &statusError{status, errors.New(*m)} // the cause is not for the report alone: nothing was run that it could be about
 	}
 	return &statusError{status: status}
 }

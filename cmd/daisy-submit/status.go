@@ -28,7 +28,7 @@ EXAMPLE
    daisy-submit status runs/latest
 
 EXIT STATUS
-   0    the run goes on or has ended, and its status was printed
+   0    the run goes on, waits in the queue for its coordinator, or has ended, and its status was printed
    2    the command line is wrong, or there is no such run
    3    the run has not ended, and no coordinator answers; or the status could not be written
 `,
@@ -58,12 +58,15 @@ type runStatus struct {
 	Directory string `json:"directory"`
 	RunID     string `json:"run_id"`
 	Name      string `json:"name"`
-	// Situation is running | silent (a coordinator is there and does not answer) | killed (none is) | ended.
+	// Situation is running | silent (a coordinator is there and does not answer) | queued (it is a job that waits or is about to begin) |
+	// killed (none is) | ended.
 	Situation string `json:"situation"`
 	// Message is for people: why nothing runs, or what to do; null if there is nothing to say.
 	Message *string `json:"message"`
 	// Coordinator is who coordinates the run now, null if nobody does.
 	Coordinator *runOwner `json:"coordinator"`
+	// Job is the job of Slurm that is the coordinator, null if it is none.
+	Job *runCoordinatorJob `json:"job"`
 	// Live is the answer of the coordinator, null without one.
 	Live *api.State `json:"live"`
 	// Stats is stats.json, null if the run has not ended yet.
@@ -77,6 +80,40 @@ type runOwner struct {
 	Epoch uint64    `json:"epoch"`
 }
 
+// runCoordinatorJob is the job that is the coordinator, as Slurm has it. All but ID is null if Slurm does not know it or was not asked: as
+// long as the coordinator itself answers, nobody asks.
+type runCoordinatorJob struct {
+	ID     string     `json:"id"`
+	State  *string    `json:"state"`
+	Reason *string    `json:"reason"`
+	Words  *string    `json:"words"`
+	Node   *string    `json:"node"`
+	Start  *time.Time `json:"start"`
+}
+
+// jobOfStatus is the coordinator's job, of which Slurm is asked if it is to be.
+func jobOfStatus(c *cli.Context, dir *rundir.Dir, ask bool) (*runCoordinatorJob, *queuedCoordinator) {
+	if !ask {
+		if id := jobThatCoordinates(dir); id != "" {
+			return &runCoordinatorJob{ID: id}, nil
+		}
+		return nil, nil
+	}
+	q := coordinatorJobOf(c.Context, dir)
+	if q == nil {
+		return nil, nil
+	}
+	words := q.words()
+	j := &runCoordinatorJob{ID: q.Job, Words: &words}
+	if q.now != nil {
+		j.ID, j.State, j.Reason, j.Node = q.now.ID, pointer(q.now.Word), pointer(q.now.Reason.Word), pointer(q.now.Node)
+		if !q.now.Start.IsZero() {
+			j.Start = &q.now.Start
+		}
+	}
+	return j, q
+}
+
 // statusOf finds out where a run stands. The error is what the command ends with.
 func statusOf(c *cli.Context, dir *rundir.Dir) (*runStatus, error) {
 	s := &runStatus{Version: api.ControlVersion, Directory: dir.Path(), RunID: dir.RunID(), Name: dir.Name(), Situation: "running"}
@@ -86,6 +123,8 @@ func statusOf(c *cli.Context, dir *rundir.Dir) (*runStatus, error) {
 		err = run.get(c.Context, api.PathState, nil, live)
 	}
 	state, stats := stateOf(dir)
+	var q *queuedCoordinator
+	s.Job, q = jobOfStatus(c, dir, err != nil && state == runKilled)
 	if owner, alive := dir.Coordinated(); alive {
 		s.Coordinator = &runOwner{owner.Host, owner.PID, owner.Since, owner.Epoch}
 	}
@@ -104,6 +143,11 @@ func statusOf(c *cli.Context, dir *rundir.Dir) (*runStatus, error) {
 		s.Situation = "silent"
 	case runKilled:
 		s.Situation = "killed"
+		if q.alive() {
+			s.Situation, err = "queued", nil
+			message := "the coordinator is " + q.words()
+			s.Message = &message
+		}
 	default:
 		s.Situation, s.Stats, err = "ended", stats, nil
 	}
@@ -157,6 +201,11 @@ func (s *runStatus) write(c *cli.Context) error {
 		for _, line := range append(nextOf(s.Stats), next("its tables", "stats", s.Directory)) {
 			fmt.Fprintln(&b, line)
 		}
+	case s.Situation == "queued":
+		fmt.Fprintf(&b, "%s\n", api.OneLine(*s.Message))
+		for _, line := range []string{next("it waits for the coordinator", "attach", s.Directory), next("ends the run", "cancel", s.Directory)} {
+			fmt.Fprintln(&b, line)
+		}
 	default: // the error says it
 		fmt.Fprintf(&b, "%s\n", s.Situation)
 	}
@@ -169,7 +218,11 @@ func (s *runStatus) write(c *cli.Context) error {
 func (s *runStatus) writeLive(b *bytes.Buffer) error {
 	live := s.Live
 	r := live.Run
-	fmt.Fprintf(b, "%s, coordinated for %s by process %d on %s (epoch %d, launcher %s)\n", r.State, units.Duration(ofSeconds(r.Seconds)), r.PID, api.OneLine(r.Host), r.Epoch, or(r.Launcher))
+	job := ""
+	if s.Job != nil {
+		job = ", job " + api.OneLine(s.Job.ID)
+	}
+	fmt.Fprintf(b, "%s, coordinated for %s by process %d on %s%s (epoch %d, launcher %s)\n", r.State, units.Duration(ofSeconds(r.Seconds)), r.PID, api.OneLine(r.Host), job, r.Epoch, or(r.Launcher))
 	if r.Message != nil {
 		fmt.Fprintf(b, "it ends: %s\n", api.OneLine(*r.Message))
 	}

@@ -28,6 +28,9 @@ func (c *Coordinator) controlRoutes(mux *http.ServeMux) {
 
 var errOver = errors.New("the run is over")
 
+// underAnother is said instead where only this coordinator ends.
+const underAnother = "the run goes on under another coordinator; try again"
+
 // between has f called by the owner of the engine between two events. When it gives an error, f may be called later all the
 // same: what f writes must not be looked at then.
 func (c *Coordinator) between(ctx context.Context, f func()) error {
@@ -51,6 +54,8 @@ func (c *Coordinator) between(ctx context.Context, f func()) error {
 func (c *Coordinator) refuseControl(w http.ResponseWriter, r *http.Request, err error) {
 	var wrong *wrongQuery
 	switch {
+	case errors.Is(err, errOver) && c.goesOn.Load():
+		c.refuse(w, r, http.StatusServiceUnavailable, "busy", underAnother)
 	case errors.Is(err, errOver):
 		c.refuse(w, r, http.StatusConflict, "ended", err.Error())
 	case errors.As(err, &wrong):

@@ -89,6 +89,9 @@ type Coordinator struct {
 	lock     *rundir.Lock
 
 	signal atomic.Int32 // that interrupted the run, 0 if none did
+	aside  atomic.Int64 // nanoseconds for which workers are to wait for the next coordinator
+	// goesOn: this coordinator ends, and the run does not.
+	goesOn atomic.Bool
 	// unwritable: the run is drained because its directory is full or read-only.
 	unwritable atomic.Bool
 
@@ -226,8 +229,12 @@ func New(cfg Config) (_ *Coordinator, err error) {
 	if cfg.Serial {
 		maxSlots = 1
 	}
+	var logPath func(string) string
+	if cfg.RunDir != nil {
+		logPath = cfg.RunDir.LogPath
+	}
 	c.engine, err = engine.New(engine.Config{
-		Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Node: hostname(), Epoch: c.epoch, Began: c.began.UnixNano(),
+		LogPath: logPath, Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Node: hostname(), Epoch: c.epoch, Began: c.began.UnixNano(),
 		Budget: cfg.Budget, Unlimited: cfg.Unlimited, MaxSlots: maxSlots, StopAtFirstFailure: cfg.Serial,
 		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered, Left: left,
 	})
@@ -312,6 +319,7 @@ func (c *Coordinator) takenOver() (taken *rundir.TakenOverError) {
 // letGo ends this coordinator at once, without a word to its workers, if the run was taken over: they go on under the next one.
 func (c *Coordinator) letGo() {
 	if taken := c.takenOver(); taken != nil && !c.letsGo {
+		c.goesOn.Store(true)
 		c.letsGo, c.finished, c.outcome, c.why = true, true, engine.RunBroken, taken.Error()
 	}
 }
@@ -331,6 +339,13 @@ func (c *Coordinator) Addr() net.Addr { return c.listener.Addr() }
 // Stop ends the run early. It returns at once.
 func (c *Coordinator) Stop(kind engine.StopKind, why string) {
 	c.inbox.put(engine.Event{Kind: engine.EventStop, Stop: kind, Text: why})
+}
+
+// StepAside ends this coordinator for another to go on with the run, and has its workers keep what they run for so long. Nothing becomes
+// of it where the run ends already. It returns at once; Run then returns engine.RunAside.
+func (c *Coordinator) StepAside(within time.Duration, why string) {
+	c.aside.Store(int64(within))
+	c.inbox.put(engine.Event{Kind: engine.EventAside, Left: within, Text: why})
 }
 
 // Interrupt ends the run early because a signal said so: in order the first time, when it answers true, and at once when it

@@ -211,7 +211,7 @@ func (c *Coordinator) perform() {
 				c.owned.marks = append(c.owned.marks, mark{task: f.Task, done: f.Done, block: f.Block})
 			}
 		case engine.EffectJoined, engine.EffectRefused, engine.EffectWelcome, engine.EffectBlocks, engine.EffectAcknowledge,
-			engine.EffectRecall, engine.EffectReassign, engine.EffectDrain, engine.EffectStop, engine.EffectKillBlock, engine.EffectTimeLeft,
+			engine.EffectRecall, engine.EffectReassign, engine.EffectDrain, engine.EffectStop, engine.EffectKillBlock, engine.EffectTimeLeft, engine.EffectAway,
 			engine.EffectClose:
 			c.tell(f)
 		case engine.EffectSubmit:
@@ -235,6 +235,10 @@ func (c *Coordinator) perform() {
 			c.cfg.Notice(f.Text)
 		case engine.EffectFinished:
 			c.finished, c.outcome, c.why, c.wrong = true, f.State, f.Text, f.Wrong
+			if f.State == engine.RunAside {
+				c.events.notice("this coordinator ends, and another is to go on with the run: " + f.Text)
+				break
+			}
 			c.events.add(happening{kind: api.EventRunEnded, task: -1, state: f.State.String(), message: f.Text})
 		}
 	}

@@ -86,17 +86,20 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 
 	// From here on nothing changes any more: all that is left is to end and to write down.
 	var errs []error
-	taken := c.takenOver()
+	taken, aside := c.takenOver(), c.outcome == engine.RunAside
+	if taken != nil || aside {
+		c.goesOn.Store(true)
+	}
 	endErrands() // a call that hangs would hold up the launcher, which ends what is left in any case
 	c.errands.wait()
-	if err := c.closeLauncher(taken != nil); err != nil {
+	if err := c.closeLauncher(taken != nil || aside); err != nil {
 		errs = append(errs, err)
 	}
 	endCompacting()
 	endRenewing()
 	c.closeSessions()
 	c.events.end(lastWordWithin)
-	if err := c.removeDiscovery(); err != nil {
+	if err := c.leaveDiscovery(aside); err != nil {
 		errs = append(errs, err)
 	}
 	_ = c.listener.Close()
@@ -121,8 +124,10 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 		_ = c.lock.Unlock()
 		return result, fmt.Errorf("%w. The run goes on there, with the workers of this one: \"daisy-submit status %s\"", taken, d.Path())
 	}
-	if err := writeStats(d, result.Stats); err != nil {
-		errs = append(errs, err)
+	if !aside { // the run has not ended
+		if err := writeStats(d, result.Stats); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if err := c.lock.Unlock(); err != nil {
 		errs = append(errs, err)
@@ -130,13 +135,13 @@ func (c *Coordinator) Run(ctx context.Context) (Result, error) {
 	return result, errors.Join(errs...)
 }
 
-// closeLauncher ends the workers that are left, unless another coordinator has taken them over.
-func (c *Coordinator) closeLauncher(taken bool) error {
+// closeLauncher ends the workers that are left, unless they are another coordinator's.
+func (c *Coordinator) closeLauncher(others bool) error {
 	l := c.cfg.Launcher
 	if l == nil {
 		return nil
 	}
-	if taken {
+	if others {
 		switch l := l.(type) {
 		case launcher.Queue:
 			return nil // all jobs of the run are the other one's
@@ -227,9 +232,9 @@ func insist(ctx context.Context, f func() error) error {
 	}
 }
 
-// removeDiscovery sees to it that nobody looks for the coordinator where soon another program may listen. The file of a newer
-// epoch is not ours.
-func (c *Coordinator) removeDiscovery() error {
+// leaveDiscovery sees to it that nobody looks for the coordinator where soon another program may listen; if another coordinator is to
+// come, the file says so, for workers that start meanwhile. That of a newer epoch is not ours.
+func (c *Coordinator) leaveDiscovery(aside bool) error {
 	d := c.cfg.RunDir
 	if d == nil || !c.cfg.Listen {
 		return nil
@@ -239,6 +244,10 @@ func (c *Coordinator) removeDiscovery() error {
 		return nil
 	case err != nil:
 		return err
+	case aside:
+		until := time.Now().Add(time.Duration(c.aside.Load())).UTC().Truncate(time.Second)
+		found.AwayUntil = &until
+		return d.WriteDiscovery(found)
 	}
 	if err := os.Remove(d.DiscoveryPath()); err != nil {
 		return fmt.Errorf("remove the discovery file at the end of the run (workers no longer need it): %w", err)

@@ -5,15 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/rundir"
+	"example.org/daisy/internal/wire"
 	"example.org/daisy/launcher"
 )
 
@@ -211,4 +216,64 @@ func TestTheWorkersOfARunThatWasTakenOverAreNotEnded(t *testing.T) {
 			t.Errorf("taken over %t: got %v, want %v", taken, got, want)
 		}
 	}
+}
+
+func TestARunThatIsLeftToAnotherCoordinatorHasNotEnded(t *testing.T) {
+	c, dir := newKept(t)
+	c.StepAside(time.Hour, "its time is over")
+	result, err := c.Run(t.Context())
+	if err != nil || result.State != engine.RunAside {
+		t.Fatalf("it ended %v, %v", result.State, err)
+	}
+	if dir.Finished() {
+		t.Error("there are statistics of its end")
+	}
+	if _, alive := dir.Coordinated(); alive {
+		t.Error("it still has the lock")
+	}
+	found, err := rundir.ReadDiscovery(dir.Path())
+	if err != nil || found.AwayUntil == nil || time.Until(*found.AwayUntil) < 50*time.Minute {
+		t.Errorf("workers that start meanwhile find %+v, %v", found, err)
+	}
+	next, err := New(Config{Job: benchJob(t, 1, ""), RunDir: dir, Listen: true, Unlimited: true, Resume: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := rundir.ReadDiscovery(dir.Path()); err != nil || found.AwayUntil != nil {
+		t.Errorf("the next one says %+v, %v", found, err)
+	}
+	next.Stop(engine.StopNow, "enough")
+	if result, err := next.Run(t.Context()); err != nil || result.State != engine.RunStopped {
+		t.Errorf("the next one ended %v, %v", result.State, err)
+	}
+}
+
+// A worker that has lost its connection may be back before the port is closed.
+func TestOnlyAWorkerOfARunThatIsOverIsToldSo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end    func(*Coordinator, *rundir.Dir)
+		status int
+		code   string
+	}{
+		"stopped":    {func(c *Coordinator, _ *rundir.Dir) { c.Stop(engine.StopNow, "enough") }, http.StatusForbidden, "ended"},
+		"aside":      {func(c *Coordinator, _ *rundir.Dir) { c.StepAside(time.Hour, "enough") }, http.StatusServiceUnavailable, "busy"},
+		"taken over": {takeOver, http.StatusServiceUnavailable, "busy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, dir := newKept(t)
+			tc.end(c, dir)
+			_, _ = c.Run(t.Context())
+			w := httptest.NewRecorder()
+			c.serveJoin(w, httptest.NewRequest(http.MethodPost, api.PathJoin, strings.NewReader(fmt.Sprintf(`{"protocol":%d,"name":"w","nonce":7,"slots":1}`, wire.Version))))
+			if w.Code != tc.status || !strings.Contains(w.Body.String(), tc.code) {
+				t.Errorf("the answer is %d: %s", w.Code, w.Body)
+			}
+		})
+	}
+}
+
+// takeOver has another coordinator begin a newer epoch, which the first one sees when it cannot write any more.
+func takeOver(c *Coordinator, dir *rundir.Dir) {
+	_, _ = dir.NextEpoch()
+	c.inbox.put(engine.Event{Kind: engine.EventBroken, Text: "taken over"})
 }

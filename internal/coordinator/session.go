@@ -185,7 +185,7 @@ func (c *Coordinator) session(id engine.SessionID) *session {
 func (c *Coordinator) tell(f *engine.Effect) {
 	switch f.Kind {
 	case engine.EffectJoined:
-		c.answerJoin(f.Request, joinAnswer{worker: f.WorkerID, task: f.Task})
+		c.answerJoin(f.Request, joinAnswer{worker: f.WorkerID, task: f.Task, slots: f.Slots})
 		return
 	case engine.EffectRefused:
 		if f.Request != 0 {
@@ -241,6 +241,10 @@ func (c *Coordinator) tell(f *engine.Effect) {
 		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendKillBlock(dst, wire.KillBlock{Lease: uint64(f.Lease)}) })
 	case engine.EffectTimeLeft:
 		err = s.w.Queue(func(dst []byte) []byte { return wire.AppendTimeLeft(dst, wire.TimeLeft{LeftNanos: int64(f.Left)}) })
+	case engine.EffectAway:
+		err = s.w.Queue(func(dst []byte) []byte {
+			return wire.AppendAway(dst, wire.Away{ForNanos: int64(0.9 * float64(f.Left))})
+		})
 	case engine.EffectClose:
 		s.w.Flush()
 		_ = s.conn.Close()

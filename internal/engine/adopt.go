@@ -106,6 +106,9 @@ func (e *Engine) carryOverBatch(task int32, was *pastTask) {
 	}
 	if was.wave > 0 {
 		e.classes[e.tasks[task].class].wave = was.wave
+		if was.wave == 1 { // perhaps for want of room: then refusals bound the pace
+			e.book.OneByOne()
+		}
 	}
 	for block, n := range was.cuts {
 		if e.cuts == nil {

@@ -150,10 +150,14 @@ func (e *Engine) learn(n *fleet.News) {
 		e.ask(&fleet.Call{Kind: fleet.CallBind, Tag: n.Tag, Array: n.Array})
 		if s != nil {
 			s.bound = e.appended
-			e.tasks[s.request.Task].refused = 0
+			t := &e.tasks[s.request.Task]
+			t.refused, t.refusal = 0, ""
 			e.hasRoom(s)
 		}
 	case fleet.NewsVoid:
+		if s != nil {
+			e.launched -= int64(len(s.workers)) // none has been started
+		}
 		e.append(Record{Kind: RecordVoid, ID: n.Tag})
 		e.wantCommit = true
 		e.notice("submission %s is not there: its workers are asked for again", n.Tag)
@@ -221,6 +225,7 @@ func (e *Engine) refusedBy(s *submission, err error) {
 	t := &e.tasks[s.request.Task]
 	c := &e.classes[t.class]
 	count := int64(len(s.workers))
+	e.launched -= count // none has been started
 	for _, w := range s.workers {
 		w.told = toLeave
 		e.endWorker(w, "left")
@@ -236,6 +241,9 @@ func (e *Engine) refusedBy(s *submission, err error) {
 		} else {
 			c.fullAt = e.now
 		}
+		if r.Most == 1 {
+			e.book.OneByOne()
+		}
 		e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
 		if r.Most > 0 && r.Most < int(count) { // nobody was refused: it takes several submissions
 			e.demand.dirty = true
@@ -248,8 +256,10 @@ func (e *Engine) refusedBy(s *submission, err error) {
 		t.pauseTo = e.now + min(firstAway<<min(t.refused, 20), longestAway)
 		t.refused++
 	}
+	if t.refusal != r.Text { // once, and not every minute for as long as it is so
+		e.notice("task %q: the batch system refused %s: %s", t.spec.ID, units.Plural(count, "worker"), r.Text)
+	}
 	t.refusal = r.Text
-	e.notice("task %q: the batch system refused %s: %s", t.spec.ID, units.Plural(count, "worker"), r.Text)
 	e.demand.dirty = true
 }
 
@@ -472,8 +482,13 @@ func (e *Engine) givenMore(w *worker, j *Join) {
 		return
 	}
 	e.classes[t.class].more = true
-	e.notice("task %q: worker %s was given %s CPUs of its node and had asked for %s: the site gives whole nodes, or CPUs with the memory, and bills them; more slots for each worker would use them",
-		t.spec.ID, w.id, amount("cpu", j.CPUMilli), amount("cpu", asked))
+	what, use := "had asked for "+amount("cpu", asked), `slots = "fill"`
+	if j.Fill {
+		what = fmt.Sprintf("has %s, which need %s", units.Plural(int64(w.slots), "slot"), amount("cpu", asked))
+		use = "more of what is short for more slots (its memory, its GPUs, resources, max_workers)"
+	}
+	e.notice("task %q: worker %s was given %s CPUs of its node and %s: the site gives whole nodes, or CPUs with the memory, and bills them; %s would use them",
+		t.spec.ID, w.id, amount("cpu", j.CPUMilli), what, use)
 }
 
 // closeBook: the run ends, and nothing more is asked for.
@@ -555,7 +570,11 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 		say("%s asked for", units.Plural(queued, "worker"))
 	}
 	if begun > 0 {
-		say("%s running, none connected for %s; see the log of worker %s", units.Plural(begun, "job"), units.Duration((e.now - first.bornAt).Round(time.Second)), first.id)
+		log := "the log of worker " + first.id
+		if e.cfg.LogPath != nil {
+			log = e.cfg.LogPath(first.id)
+		}
+		say("%s running, none connected for %s; see %s", units.Plural(begun, "job"), units.Duration((e.now - first.bornAt).Round(time.Second)), log)
 	}
 	if unsure != "" {
 		say("it is not known whether submission %s was accepted", unsure)

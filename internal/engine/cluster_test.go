@@ -93,7 +93,8 @@ func newCluster(t testingT, past []Record, tasks ...job.Task) *cluster {
 	c := &cluster{t: t, q: launchertest.NewQueue(), agents: map[string]*agent{}, served: map[string]string{}, block: 10 * time.Second}
 	c.node = func(_ string, element int) string { return fmt.Sprint("n", element%4+1) }
 	c.starts = func(string, int) time.Duration { return 2 * time.Second }
-	cfg := Config{Job: j, Pipeline: p, Launcher: launchertest.QueueProperties(), Epoch: 1, Unlimited: true}
+	cfg := Config{Job: j, Pipeline: p, Launcher: launchertest.QueueProperties(), Epoch: 1, Unlimited: true,
+		LogPath: func(worker string) string { return "/runs/x/logs/" + worker + ".log" }}
 	if past != nil {
 		cfg.Past = NewPast(p)
 		for i := range past {
@@ -202,6 +203,9 @@ func (c *cluster) effect(f *Effect) {
 		c.reap()
 	case EffectJoined:
 		c.join = append(c.join, "joined "+f.WorkerID)
+		if a := c.agents[f.WorkerID]; a != nil {
+			a.slots = int(f.Slots)
+		}
 	case EffectRefused:
 		if f.Request != 0 {
 			c.join = append(c.join, f.Code)

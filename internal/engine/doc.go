@@ -15,6 +15,7 @@
 //	timers.go     timeouts of blocks, retries that wait, the next wake-up
 //	demand.go     what the fleet wants
 //	stop.go       every way in which a run ends
+//	aside.go      how a coordinator ends while its run goes on
 //	snapshot.go   what people see; waits.go why nothing happens
 //	record.go     the journal's records; coder.go their bytes
 //	past.go       what earlier epochs have left: a resume

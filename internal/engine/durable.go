@@ -20,7 +20,7 @@ const (
 	pendingSubmission                     // sub: ask the launcher
 	pendingShare                          // sub: its throttle may be higher
 	pendingJoin                           // seq (its request), join: a worker of a submission that has just been bound
-	pendingEnd                            // the run is over
+	pendingEnd                            // the run is over, or this coordinator's part in it
 )
 
 type pending struct {
@@ -142,6 +142,9 @@ func (e *Engine) drain() {
 		case pendingJoin:
 			e.join(p.seq, p.rarely.join)
 		case pendingEnd:
+			if e.stop.aside {
+				e.sayAway()
+			}
 			e.finish()
 		}
 	}

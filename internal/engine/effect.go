@@ -19,7 +19,7 @@ const (
 	// EffectTrack: note in the tracking of Task: Block is done (Done), or failed once more. Comes after the commit.
 	EffectTrack
 
-	// EffectJoined: answer Request: the worker WorkerID is accepted for Task.
+	// EffectJoined: answer Request: the worker WorkerID is accepted for Task, with Slots.
 	EffectJoined
 	// EffectRefused: answer Request: refused with Code and Text. With Request 0: tell Session that Lease is stale (Text).
 	EffectRefused
@@ -42,6 +42,8 @@ const (
 	EffectKillBlock
 	// EffectTimeLeft: tell Session that its batch system lets it run for Left from now on.
 	EffectTimeLeft
+	// EffectAway: tell Session that this coordinator ends, and that another will go on with the run within Left.
+	EffectAway
 	// EffectClose: close Session's connection; Text says why.
 	EffectClose
 
@@ -109,6 +111,7 @@ type Effect struct {
 	Attempt  *Attempt
 	Worker   *WorkerChange
 	WorkerID string
+	Slots    int32
 	Code     string
 	Text     string
 }
@@ -173,11 +176,13 @@ const (
 	RunInterrupted
 	// RunBroken: the infrastructure failed.
 	RunBroken
+	// RunAside: it has not ended; another coordinator is to go on with it.
+	RunAside
 )
 
 // String is the word used in reports.
 func (s RunState) String() string {
-	return [...]string{"running", "done", "failed", "stopped", "interrupted", "broken"}[s]
+	return [...]string{"running", "done", "failed", "stopped", "interrupted", "broken", "aside"}[s]
 }
 
 // Effects collects what one or several calls want done, with the memory that it needs; Reset keeps the memory.

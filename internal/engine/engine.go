@@ -18,7 +18,8 @@ type Config struct {
 	Pipeline *scheduler.Pipeline
 	// Launcher is what can be relied on; the zero value where nobody launches workers.
 	Launcher launcher.Properties
-	// Epoch is that of this coordinator, Began when it started, in Unix nanoseconds: for people, nothing is decided by it.
+	// Epoch is that of this coordinator, Began when it started, in Unix nanoseconds: for people, and for how long workers were
+	// told to wait for it.
 	Epoch uint64
 	Began int64
 	// Budget is what all slots together may take, unless Unlimited.
@@ -30,6 +31,8 @@ type Config struct {
 	StopAtFirstFailure bool
 	// Node is the machine that this coordinator runs on, as its workers call it.
 	Node string
+	// LogPath is where the log of a launched worker is, for people; nil where there are none.
+	LogPath func(worker string) string
 	// External: no worker is ever asked for; all come by themselves.
 	External bool
 	// Past is what earlier epochs of the run have left; nil for a run that begins. It belongs to the engine from then on.
@@ -96,6 +99,8 @@ type Engine struct {
 	away     []*worker     // those that may come back, in the order in which they had joined
 	parked   []Event       // of those that have, and have to wait
 	held     []PastWorker  // those that cannot, and may live
+	patient  time.Duration // for how long workers of earlier epochs were told to wait for this one
+	within   time.Duration // for how long those of this one are, when it steps aside
 	holdTo   time.Duration // until then blocks are reserved because of held
 	reserves bool          // as of the last look: blocks below task.reserved are for those who are away
 	launched int64         // workers asked for ever
@@ -277,6 +282,8 @@ func (e *Engine) take(ev *Event) {
 		e.commit(ev.UpTo)
 	case EventStop:
 		e.stopRun(ev.Stop, ev.Text)
+	case EventAside:
+		e.stepAside(ev.Left, ev.Text)
 	case EventBroken:
 		e.breakRun(ev.Text)
 	case EventSet:
@@ -379,7 +386,7 @@ func (e *Engine) settle() {
 			again = e.orderWorkers()
 			e.checkBrakes()
 		}
-		if e.book != nil {
+		if e.book != nil && !e.stop.aside {
 			again = e.turnBook() || again
 			e.checkHopeless()
 		}

@@ -29,6 +29,7 @@ type worker struct {
 	task   int32
 	any    bool // an external worker that takes blocks of every task
 	slots  int32
+	grant  Grant
 	row    *row
 	rows   []*row // one for each task that it served
 
@@ -110,6 +111,8 @@ func (e *Engine) join(req uint64, j *Join) {
 		e.emit(Effect{Kind: EffectRefused, Request: req, Code: code, Text: fmt.Sprintf(format, args...)})
 	}
 	switch {
+	case e.stop.aside: // which is not the end of the run
+		refuse("busy", "another coordinator is to go on with the run: try again")
 	case j == nil || j.Nonce == 0 || j.Slots < 1 || j.Slots > maxSlots || j.Tag == "" && j.Name == "":
 		refuse("bad_request", "a worker needs a tag or a name, a nonce, and 1 to %d slots", maxSlots)
 	case j.Tag != "":
@@ -253,10 +256,13 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 	if w.nonce == 0 {
 		e.joins++
 		w.nonce, w.number, w.restart, w.process = j.Nonce, e.joins, j.Restart, j.process()
+		if w.sub != nil { // a job counts once, whoever else comes out of it
+			w.grant = j.Grant
+		}
 		e.reshare(w.sub)
-		if w.sub != nil && int32(j.Slots) < w.slots { // it has fewer than it was given room for
-			e.fleet.Give(int(w.task), int64(w.slots)-int64(j.Slots))
-			w.slots = int32(j.Slots)
+		if slots := e.slotsFor(w, j); w.sub != nil && slots != w.slots {
+			e.fleet.Inherit(int(w.task), int64(slots)-int64(w.slots))
+			w.slots = slots
 		}
 		if e.book == nil || w.node == "" {
 			w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
@@ -267,7 +273,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 			e.lookAt(e.now + provenAfter)
 		}
 		e.openRow(w)
-		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds()})
+		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds(), Grant: w.grant})
 		w.record = e.appended
 		e.wantCommit = true
 		e.emit(Effect{Kind: EffectWorker, Worker: &WorkerChange{ID: w.id, Node: w.node, Task: w.task}})
@@ -278,7 +284,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 	w.heard = e.now
 	e.recount(w)
 	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
-	e.emit(Effect{Kind: EffectJoined, Request: req, WorkerID: w.id, Task: w.task})
+	e.emit(Effect{Kind: EffectJoined, Request: req, WorkerID: w.id, Task: w.task, Slots: w.slots})
 }
 
 func (e *Engine) nodeNumber(node string) uint32 {
@@ -395,6 +401,9 @@ func (e *Engine) detach(w *worker, gone bool) {
 	}
 	if e.book != nil && w.launched() && w.leaving && w.held == 0 {
 		e.book.Leaves(w.name())
+		if e.demand.anyStuck {
+			e.book.Hurry(e.now)
+		}
 	}
 	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
 	e.recount(w)

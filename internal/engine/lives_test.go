@@ -287,6 +287,10 @@ func (s *lives) effect(f *Effect) {
 				s.procs[i].going, s.procs[i].held, s.procs[i].away = true, nil, false
 			}
 		}
+	case EffectAway:
+		if !s.durably(func(r *Record) bool { return r.Kind == RecordAside }) {
+			s.t.Fatalf("worker %v is told to wait before the next coordinator is certain to know", s.of(f.Session).at)
+		}
 	case EffectFinished:
 		s.finished = true
 	}
@@ -306,7 +310,11 @@ func (s *lives) of(session SessionID) *proc {
 func (s *lives) step(wild bool) {
 	s.now += 10 * time.Millisecond
 	if wild && rapid.IntRange(0, 9).Draw(s.t, "cut") == 0 {
-		s.cut()
+		if rapid.IntRange(0, 2).Draw(s.t, "aside") == 0 {
+			s.stepAside()
+		} else {
+			s.cut(false)
+		}
 		return
 	}
 	if s.asked && rapid.IntRange(0, 2).Draw(s.t, "commit") == 0 || len(s.procs) == 0 && s.asked {
@@ -504,9 +512,21 @@ func (s *lives) ends(p *proc, how launcher.End) {
 	s.apply(Event{Kind: EventStatus, Status: &launcher.Status{Worker: p.at, State: launcher.Ended, End: how}})
 }
 
-// cut kills the coordinator, and with it some workers. What was appended and not committed may have reached the disk, or not;
+// stepAside has the coordinator end in order, for the next one to go on.
+func (s *lives) stepAside() {
+	s.apply(Event{Kind: EventAside, Left: time.Hour, Text: "its time is over"})
+	for s.asked && !s.finished {
+		s.commit()
+	}
+	if s.finished && s.e.state == RunAside {
+		s.finished = false
+		s.cut(true)
+	}
+}
+
+// cut kills the coordinator, unless it has stepped aside, and with it some workers. What was appended and not committed may have reached the disk, or not;
 // of a worker that is gone, a block that had just ended well may have been left in the outbox. Others go on, and may end their blocks.
-func (s *lives) cut() {
+func (s *lives) cut(aside bool) {
 	var undelivered []Record
 	var survivors []*proc
 	for _, p := range s.procs {
@@ -523,7 +543,11 @@ func (s *lives) cut() {
 			}
 		}
 	}
-	s.journal = append(s.journal, s.records[:rapid.IntRange(s.committed, len(s.records)).Draw(s.t, "kept")]...)
+	kept := rapid.IntRange(s.committed, len(s.records)).Draw(s.t, "kept")
+	if aside {
+		kept = len(s.records)
+	}
+	s.journal = append(s.journal, s.records[:kept]...)
 	s.begin(undelivered, survivors)
 }
 

@@ -26,6 +26,7 @@ type Past struct {
 	state   RunState // how the last epoch ended; RunRunning if it was cut off
 	why     string
 	sets    []Setting // the latest of each limit
+	patient int64     // until when workers keep what they run without a coordinator, as they were told; in Unix nanoseconds
 }
 
 // PastEpoch is one life of a coordinator.
@@ -71,6 +72,7 @@ type pastTask struct {
 type pastWorker struct {
 	PastWorker
 	slots int32
+	grant Grant
 	rows  []*row
 	row   *row
 	gone  bool
@@ -130,7 +132,7 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 		}
 		t.cuts[r.Block]++
 	case RecordJoin:
-		w := &pastWorker{PastWorker: PastWorker{ID: r.ID, Nonce: r.Nonce, Node: r.Text, PID: int(r.PID), Launched: r.Launched, number: r.Worker}, slots: int32(r.Count)}
+		w := &pastWorker{PastWorker: PastWorker{ID: r.ID, Nonce: r.Nonce, Node: r.Text, PID: int(r.PID), Launched: r.Launched, number: r.Worker}, slots: int32(r.Count), grant: r.Grant}
 		if p.workers[r.Worker] != nil {
 			return ended, false, fmt.Errorf("worker %d joins a second time", r.Worker)
 		}
@@ -173,6 +175,8 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 			return ended, false, err
 		}
 		p.sets = withSetting(p.sets, s)
+	case RecordAside:
+		p.patient = max(p.patient, last.Began+int64(r.At)*int64(time.Microsecond)+r.Count)
 	case RecordRunEnd:
 		p.state, p.why = RunState(r.State), r.Text
 	}
@@ -375,6 +379,7 @@ func (e *Engine) resume(p *Past) {
 		p.cut()
 	}
 	e.tags = p.tags
+	e.patient = max(time.Duration(p.patient-e.cfg.Began), 0)
 	e.carryOver(p.sets)
 	for i := range e.tasks {
 		t, was := &e.tasks[i], &p.tasks[i]
@@ -391,7 +396,7 @@ func (e *Engine) resume(p *Past) {
 		for _, r := range w.rows {
 			r.worker = v
 			if v == nil {
-				r.worker = &worker{id: w.ID, node: w.Node, number: w.number, ended: true}
+				r.worker = &worker{id: w.ID, node: w.Node, number: w.number, grant: w.grant, ended: true}
 			}
 			e.rows = append(e.rows, r)
 			e.tasks[r.task].served++

@@ -10,7 +10,7 @@ import (
 )
 
 // pastVersion is the version of the bytes of a Past.
-const pastVersion = 1
+const pastVersion = 2
 
 // AppendBytes appends all that the past knows, so that ReadPast and the records that came later make what all records make. It is to be
 // called before New.
@@ -57,6 +57,7 @@ func (p *Past) fields(c *coder) {
 	})
 	c.byte((*uint8)(&p.state))
 	c.string(&p.why)
+	c.int64(&p.patient)
 	list(c, &p.sets, p.setting(c))
 	var excluded []*Exclusion
 	for _, node := range slices.Sorted(maps.Keys(p.exclude)) {
@@ -178,6 +179,7 @@ func (p *Past) worker(c *coder, at **pastWorker) {
 	w.PID = int(pid)
 	c.bool(&w.Launched)
 	c.int32(&w.slots)
+	w.grant.fields(c)
 	c.bool(&w.gone)
 	list(c, &w.rows, func(at **row) {
 		if *at == nil {

@@ -20,7 +20,7 @@ const (
 	// RecordAccepted is the launcher's answer: ID, Text ("" = accepted, else why not).
 	RecordAccepted RecordKind = 3
 	// RecordJoin: a worker has joined: Worker (its number), ID, Nonce, Task, Count (its slots), Text (its node), PID,
-	// Launched (it did not come by itself), At.
+	// Launched (it did not come by itself), At; and, at the end, Grant, unless nothing of it is known.
 	RecordJoin RecordKind = 4
 	// RecordEnd is the end of an attempt: Task, Block, Lease, Attempt, Worker, Outcome, Blameless, Final (the block has
 	// failed for good), Use, At, Held; and, of Use, ReadBytes and WrittenBytes at the end, unless both are 0.
@@ -59,6 +59,8 @@ const (
 	RecordCut RecordKind = 23
 	// RecordShare: of a submission to a batch system at most so many workers run at once: ID (its tag), Count.
 	RecordShare RecordKind = 24
+	// RecordAside: the coordinator has ended for another to go on, and workers keep what they run for so long: Count (nanoseconds), At.
+	RecordAside RecordKind = 25
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
@@ -85,6 +87,7 @@ type Record struct {
 	At        int64 // microseconds since the epoch's start
 	Held      int64 // microseconds of slot time
 	Use       Use
+	Grant     Grant
 	ID        string
 	Text      string
 	Tail      string
@@ -132,6 +135,9 @@ func (r *Record) fields(c *coder) bool {
 		c.int64(&r.PID)
 		c.bool(&r.Launched)
 		c.int64(&r.At)
+		if c.reading && len(c.buf) > 0 || r.Grant != (Grant{}) {
+			r.Grant.fields(c)
+		}
 	case RecordEnd:
 		r.handout(c)
 		c.byte(&r.Outcome)
@@ -188,6 +194,9 @@ func (r *Record) fields(c *coder) bool {
 	case RecordShare:
 		c.string(&r.ID)
 		c.int64(&r.Count)
+	case RecordAside:
+		c.int64(&r.Count)
+		c.int64(&r.At)
 	case RecordCut:
 		c.int32(&r.Task)
 		c.int64(&r.Block)
@@ -217,6 +226,12 @@ func (c *coder) taskRecord(t *TaskRecord) {
 	c.string(&t.ID)
 	c.int64(&t.Blocks)
 	c.fixed(&t.Hash)
+}
+
+func (g *Grant) fields(c *coder) {
+	c.int64(&g.CPUMilli)
+	c.int64(&g.MemoryBytes)
+	c.int64(&g.GPUs)
 }
 
 func (r *Record) handout(c *coder) {

@@ -37,6 +37,7 @@ var records = []struct {
 	{"01 15 01 37", Record{Kind: RecordVoid, ID: "7"}},
 	{"01 16 01 08", Record{Kind: RecordWave, Task: 1, Count: 8}},
 	{"01 18 01 37 08", Record{Kind: RecordShare, ID: "7", Count: 8}},
+	{"01 19 08 09", Record{Kind: RecordAside, Count: 8, At: 9}},
 	{"01 17 01 ac 02", Record{Kind: RecordCut, Task: 1, Block: 300}},
 }
 
@@ -74,6 +75,19 @@ func TestTheEndOfAnAttemptSaysWhatWasReadAndWrittenWhereThatIsKnown(t *testing.T
 		if got, err := DecodeRecord(raw[:len(raw)-cut]); err == nil {
 			t.Errorf("cut by %d: accepted as %+v", cut, got)
 		}
+	}
+}
+
+func TestAJoinSaysWhatABatchSystemGaveTheWorkerWhereThatIsKnown(t *testing.T) {
+	without := Record{Kind: RecordJoin, Worker: 5, ID: "7.1", Nonce: 9, Count: 2, Text: "n"}
+	with := without
+	with.Grant = Grant{CPUMilli: 4000, MemoryBytes: 1 << 30, GPUs: 2}
+	raw := with.Append(nil)
+	if got, want := hex.EncodeToString(raw), hex.EncodeToString(without.Append(nil))+"a01f"+"8080808004"+"02"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, err := DecodeRecord(raw); err != nil || !cmp.Equal(got, with) {
+		t.Errorf("got %+v, %v, want %+v", got, err, with)
 	}
 }
 

@@ -31,13 +31,16 @@ func (e *Engine) inherit(w *pastWorker) *worker {
 	case !here:
 		// Nobody here can tell whether it lives, nor end it, so that it gets nothing more: it is only waited for.
 		e.held = append(e.held, w.PastWorker)
-		e.holdTo = e.abandonAfter()
+		e.holdTo = e.patient + e.abandonAfter()
 		return nil
 	case !slices.Contains(e.cfg.Left, at):
 		e.lost = append(e.lost, w.number)
 		return nil
 	}
-	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, answer: never, away: true}
+	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, grant: w.grant, answer: never, away: true}
+	if e.tasks[v.task].spec.Fill {
+		e.expect(v.task, int64(v.slots))
+	}
 	for _, r := range w.rows {
 		v.returned = v.returned || r.processed > 0
 	}
@@ -109,7 +112,7 @@ func (e *Engine) waitsFor(what string) string {
 	var until time.Duration
 	if len(e.away) > 0 {
 		w := e.away[0]
-		id, node, until = w.id, w.node, w.heard+e.abandonAfter()
+		id, node, until = w.id, w.node, w.heard+e.patient+e.abandonAfter()
 	} else {
 		id, node, until = e.held[0].ID, e.held[0].Node, e.holdTo
 	}

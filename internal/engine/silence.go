@@ -98,7 +98,11 @@ func (e *Engine) inspect(w *worker) time.Duration {
 			e.tasks[w.task].waiting.remove(w) // what it has asked for waits until it is heard again
 			e.recount(w)
 		}
-		if w.hinted && due(w.heard+j.HintAfter) || due(w.heard+e.abandonAfter()) {
+		told := time.Duration(0)
+		if w.away {
+			told = e.patient // the coordinator before has told it to wait for this one
+		}
+		if w.hinted && due(w.heard+told+j.HintAfter) || due(w.heard+told+e.abandonAfter()) {
 			e.giveUp(w)
 			return next
 		}

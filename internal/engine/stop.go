@@ -37,6 +37,7 @@ type stopping struct {
 	broken bool          // nothing will become durable any more
 	killed bool          // the workers were killed
 	graced bool          // blocks had their grace
+	aside  bool          // the run goes on under another coordinator
 }
 
 // stopRun takes in the wish to end early, or more urgently.

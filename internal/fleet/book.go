@@ -118,6 +118,7 @@ type element struct {
 	failed    bool // it could not be launched: it is cancelled for that, and its end is not ours
 	unwritten uint8
 	never     uint8 // answers in a row with a reason that never ends
+	claims    uint8 // answers that say that it was cancelled, and not by us
 	absent    uint8 // answers in a row without it
 	absentAt  time.Duration
 	wantedAt  time.Duration

@@ -42,7 +42,7 @@ func TestTheDocumentationHasEveryKeyWithTypeDefaultAndMeaning(t *testing.T) {
 		t.Fatal(err)
 	}
 	headings := map[string]string{
-		"[run]": "run", "[[task]]": "task", "Slurm": "slurm", "Blocks": "block", "Contexts": "context", "Regions": "region", "Commands": "command",
+		"[run]": "run", "[[task]]": "task", "Slurm": "slurm", "The coordinator as a job": "coordinator", "Blocks": "block", "Contexts": "context", "Regions": "region", "Commands": "command",
 		"Amounts": "amounts", "Not in this version": "later",
 	}
 	got, section := map[string][]string{}, ""

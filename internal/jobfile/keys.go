@@ -15,7 +15,7 @@ const maxDims = geom.MaxDims
 // A Key is one key of the job file. The table of all keys drives the messages about unknown ones and is compared with
 // docs/job-file.md.
 type Key struct {
-	// Table is "run", "task", "slurm", or the name of a form that values have: "block", "context", "region", "command", "amounts".
+	// Table is "run", "task", "slurm", "coordinator" (of [slurm.coordinator]), or the name of a form that values have: "block", "context", "region", "command", "amounts".
 	Table string
 	Name  string
 	// Type and Default are as the documentation has them; a Default of "" means that the key has none.
@@ -68,7 +68,7 @@ func Keys() []Key {
 		{"task", "chunk_race", "string", `"deny"`, "`\"allow\"`: no error if two blocks that may run at the same time write into one chunk of `output`.", ""},
 		{"task", "requires", "amounts", "{ cpu = 1 }", "What one slot needs while it runs a block; `cpu = 1` unless it is given.", ""},
 		{"task", "max_workers", "integer", "no limit", "How many blocks of this task run at once, at most: it counts slots. Needed with Slurm where `[run]` has no `resources`.", ""},
-		{"task", "slots", "integer", number(d.Slots), "How many blocks one worker runs at once. A worker takes slots × requires of the resources.", ""},
+		{"task", "slots", "integer or string", number(d.Slots), "How many blocks one worker runs at once. A worker takes slots × requires of the resources. With Slurm, `\"fill\"`: as many as what Slurm has given the worker holds; see [slurm.md](slurm.md#workers-that-fill-what-they-are-given).", ""},
 		{"task", "max_blocks_per_worker", "integer", "no limit", "A worker leaves after so many blocks and a new one takes its place.", ""},
 		{"task", "priority", "integer", "0", "Tasks of higher priority get free resources first; of equal priority, the one further downstream.", ""},
 		{"task", "timeout", "duration", span(d.Timeout), "A block that takes longer is killed, which is a failed attempt. `\"0s\"`: no timeout.", ""},
@@ -109,6 +109,26 @@ func Keys() []Key {
 		{"slurm", "launch", "string", `"script"`, "`\"srun\"`: the script starts the worker with srun, for sites that show GPUs to steps only.", ""},
 		{"slurm", "slurm_env", "boolean", "false", "`true`: the task's code sees the variables of the Slurm job (`SLURM_*`, `PMI*`), which make some libraries believe that they are one of many.", ""},
 		{"slurm", "options", "list of strings", "none", "Further options of sbatch, each one item (`\"--exclusive\"`, `\"--mail-type=FAIL\"`). Those that would break the run are refused.", ""},
+
+		{"slurm", "coordinator", "table", "none", "The job that `daisy-submit run --coordinator job` submits, in `[slurm.coordinator]`; see [below](#the-coordinator-as-a-job).", ""},
+
+		{"coordinator", "cpu", "integer", "1", "Cores of the job.", ""},
+		{"coordinator", "memory", "size", `"2GiB"`, "Its memory; the default is enough for thousands of workers.", ""},
+		{"coordinator", "time", "string", "the partition's", "Its time limit, written as that of workers. A minute before it is over the job puts itself into the queue again.", ""},
+		{"coordinator", "away", "duration", `"1h"`, "Meanwhile workers finish the blocks that they run, and keep those that take longer for so long.", ""},
+		{"coordinator", "partition", "string", "the tasks', else the site's", "Its partition.", ""},
+		{"coordinator", "account", "string", "the tasks', else yours", "Account that is charged.", ""},
+		{"coordinator", "qos", "string", "the tasks', else the site's", "Quality of service.", ""},
+		{"coordinator", "reservation", "string", "the tasks', else none", "Reservation in which it runs.", ""},
+		{"coordinator", "setup", "string", "the tasks', else none", "Shell lines that run before the coordinator.", ""},
+		{"coordinator", "login_env", "boolean", "the tasks', else false", "`true`: its batch script reads your profile.", ""},
+		{"coordinator", "constraint", "string", "none", "Features that its node must have.", ""},
+		{"coordinator", "nodelist", "string or list of strings", "none", "Nodes that it must have.", ""},
+		{"coordinator", "exclude", "string or list of strings", "none", "Nodes that it may not have.", ""},
+		{"coordinator", "nice", "integer", "0", "Priority that it gives up.", ""},
+		{"coordinator", "begin", "string", "now", "It starts no earlier.", ""},
+		{"coordinator", "memory_option", "string", `"mem"`, "How memory is asked for, as in `[slurm]`.", ""},
+		{"coordinator", "options", "list of strings", "none", "Further options of sbatch, as in `[slurm]`; mail (`\"--mail-type=END,FAIL\"`) is about the run here.", ""},
 
 		{"block", "shape", "list of integers", "required", "What a block writes, one extent of 1 or more for each of 1 to 6 axes.", ""},
 		{"block", "context", "integer, list or context", "0", "What a block reads beyond that: the same on all sides, one number for each axis, or a context table.", ""},

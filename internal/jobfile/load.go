@@ -33,6 +33,8 @@ type Options struct {
 	// CheckSlurm finds all that is wrong with the options of a task for Slurm, by key; relative paths start at dir. nil = only the types of
 	// the values are checked.
 	CheckSlurm func(dir string, options map[string][]string) (faults, warnings []OptionFault)
+	// CheckCoordinator does the same with those of the job that is the coordinator.
+	CheckCoordinator func(options map[string][]string) (faults, warnings []OptionFault)
 	// Below are files of defaults, the first above the next; see ReadBelow.
 	Below []Below
 }
@@ -191,6 +193,7 @@ func (l *loader) readDocument() {
 		}
 	}
 	l.readRun(run)
+	l.readCoordinator()
 	l.readTasks()
 }
 

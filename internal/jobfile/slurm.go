@@ -50,6 +50,9 @@ func (l *loader) spreadSlurm() {
 			continue
 		}
 		for key, value := range shared {
+			if key == coordinatorKey { // there is one, of the run
+				continue
+			}
 			if _, there := own[key]; !there {
 				own[key] = value
 				if k := n.key(key); k != nil && at.key("slurm") != nil {
@@ -82,11 +85,14 @@ func (t table) readSlurm(task *job.Task) {
 		return
 	}
 	s.unknown("slurm")
+	if _, there := s.m[coordinatorKey]; there {
+		s.fail(coordinatorKey, "a run has one coordinator: write [slurm.coordinator], once for all tasks")
+	}
 	known := keysOf("slurm")
 	options := map[string][]string{}
 	for _, key := range slices.Sorted(maps.Keys(s.m)) {
 		k, isKnown := known[key]
-		if !isKnown {
+		if !isKnown || key == coordinatorKey {
 			continue
 		}
 		if values, ok := s.option(k); ok {
@@ -110,6 +116,52 @@ func (t table) readSlurm(task *job.Task) {
 	}
 	for _, w := range warnings {
 		s.warnOnce(w.Key, w.Text)
+	}
+}
+
+// coordinatorKey is the table in [slurm] that is not of workers.
+const coordinatorKey = "coordinator"
+
+// readCoordinator reads [slurm.coordinator], as readSlurm does the options of a task.
+func (l *loader) readCoordinator() {
+	shared, _ := l.doc["slurm"].(map[string]any)
+	if shared == nil || shared[coordinatorKey] == nil {
+		return
+	}
+	in := table{load: l, at: -1, where: "slurm", m: shared, n: l.root.key("slurm")}
+	t, ok := in.table(coordinatorKey, `a table such as { partition = "long", time = "2d" }`)
+	if !ok {
+		return
+	}
+	t.unknown("coordinator")
+	known := keysOf("coordinator")
+	options := map[string][]string{}
+	for _, key := range slices.Sorted(maps.Keys(t.m)) {
+		k, isKnown := known[key]
+		if !isKnown {
+			continue
+		}
+		if values, ok := t.option(k); ok {
+			options[key] = values
+		}
+	}
+	if l.job.Launcher != "slurm" {
+		return
+	}
+	l.job.Coordinator = options
+	if l.opts.CheckCoordinator == nil {
+		return
+	}
+	faults, warnings := l.opts.CheckCoordinator(options)
+	for _, f := range faults {
+		if f.Item >= 0 {
+			t.failItem(f.Key, f.Item, "%s", f.Text)
+		} else {
+			t.fail(f.Key, "%s", f.Text)
+		}
+	}
+	for _, w := range warnings {
+		l.job.Warnings = append(l.job.Warnings, "slurm: coordinator."+w.Key+": "+w.Text)
 	}
 }
 

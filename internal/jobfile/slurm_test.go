@@ -148,3 +148,40 @@ func TestAWrapStandsBeforeTheCommandsWhoseProgramsAreInside(t *testing.T) {
 		t.Errorf("commands (-want +got):\n%s", d)
 	}
 }
+
+func TestTheCoordinatorHasATableOfItsOwn(t *testing.T) {
+	check := func(o map[string][]string) (faults, warnings []jobfile.OptionFault) {
+		if o["time"] != nil && o["time"][0] == "never" {
+			faults = append(faults, jobfile.OptionFault{Key: "time", Item: -1, Text: "no time"})
+		}
+		return faults, nil
+	}
+	const own = "[slurm]\npartition = \"cpu\"\n[slurm.coordinator]\ntime = \"2d\"\ncpu = 2\nexclude = [\"n1\"]"
+	j, err := loadSlurm(t, own, "", "", []string{"slurm.coordinator.memory=4GiB"}, jobfile.Options{CheckCoordinator: check})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string][]string{"time": {"2d"}, "cpu": {"2"}, "exclude": {"n1"}, "memory": {"4GiB"}}, j.Coordinator); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	for _, task := range j.Tasks {
+		if d := cmp.Diff(map[string][]string{"partition": {"cpu"}}, task.Options); d != "" {
+			t.Errorf("task %s (-want +got):\n%s", task.ID, d)
+		}
+	}
+	if j, err := loadSlurm(t, own, "", "", nil, jobfile.Options{Launcher: "local", CheckCoordinator: check, Machine: job.Machine{Cores: 1}}); err != nil || j.Coordinator != nil {
+		t.Errorf("with another launcher: %v, %v", j, err)
+	}
+	_, err = loadSlurm(t, "[slurm.coordinator]\ntime = \"never\"\ncpu = \"2\"\nslots = 2", "[task.slurm]\ncoordinator = { cpu = 1 }", "", nil, jobfile.Options{CheckCoordinator: check})
+	want := strings.TrimSpace(`
+job.toml:4: slurm: coordinator.time: no time
+job.toml:5: slurm: coordinator.cpu: found the string "2", wanted an integer
+job.toml:6: slurm: coordinator: unknown key "slots"; it is a key of [[task]]
+job.toml:14: task "a": slurm.coordinator: a run has one coordinator: write [slurm.coordinator], once for all tasks`)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if d := cmp.Diff(want, err.Error()); d != "" {
+		t.Errorf("errors (-want +got):\n%s", d)
+	}
+}

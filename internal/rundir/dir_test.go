@@ -281,7 +281,7 @@ func TestTheWorkerIsARealCopy(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		src:              "it is not an executable file (mode -rw-r--r--)",
-		src + "-nothing": "copy the worker binary " + src + "-nothing: no such file or directory",
+		src + "-nothing": "copy the program " + src + "-nothing: no such file or directory",
 		d.Path():         "it is not an executable file (mode drwx------)",
 	} {
 		if _, err := d.CopyWorker(path); err == nil || !strings.Contains(err.Error(), want) {

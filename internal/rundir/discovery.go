@@ -27,6 +27,8 @@ type Discovery struct {
 	Started     time.Time `json:"started"`
 	Host        string    `json:"host"`
 	PID         int       `json:"pid"`
+	// AwayUntil: that coordinator has ended, and another is to come by then.
+	AwayUntil *time.Time `json:"away_until,omitempty"`
 }
 
 // WriteDiscovery replaces discovery.json. Version and RunID are filled in.

@@ -45,7 +45,10 @@ func TestTheDocumentationHasEveryFileOfARunDirectory(t *testing.T) {
 	if _, err := d.Certificate(); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{d.MakeScripts(), d.WriteJob(nil), d.WriteDiscovery(Discovery{}), d.WritePort(1), d.WriteStats(nil), l.Unlock()} {
+	for _, err := range []error{
+		d.MakeScripts(), d.WriteJob(nil), d.WriteDiscovery(Discovery{}), d.WritePort(1), d.WriteStats(nil), l.Unlock(),
+		d.WriteCoordinatorJob(CoordinatorJob{Job: "7"}), os.WriteFile(d.CoordinatorLog(), nil, 0o600),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}

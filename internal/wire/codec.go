@@ -430,6 +430,20 @@ func DecodeTimeLeft(payload []byte) (TimeLeft, error) {
 	return m, d.end()
 }
 
+// AppendAway appends the frame of m to dst.
+func AppendAway(dst []byte, m Away) []byte {
+	dst, at := begin(dst, KindAway)
+	dst = appendInt(dst, m.ForNanos)
+	return end(dst, at)
+}
+
+// DecodeAway reads the payload of an Away.
+func DecodeAway(payload []byte) (Away, error) {
+	d := decoder{rest: payload}
+	m := Away{ForNanos: d.int()}
+	return m, d.end()
+}
+
 func appendUints(dst []byte, list []uint64) []byte {
 	dst = appendUint(dst, uint64(len(list)))
 	for _, v := range list {

@@ -14,7 +14,7 @@ import (
 var messages = map[Kind]any{
 	KindHello: Hello{}, KindAcquire: Acquire{}, KindRelease: Release{}, KindHeartbeat: nil, KindLeaving: Leaving{}, KindEnding: Ending{}, KindWelcome: Welcome{},
 	KindBlocks: Blocks{}, KindAcknowledged: Acknowledged{}, KindRefused: Refused{}, KindRecall: Recall{}, KindReassign: Reassign{},
-	KindDrain: Drain{}, KindStop: Stop{}, KindKillBlock: KillBlock{}, KindTimeLeft: TimeLeft{},
+	KindDrain: Drain{}, KindStop: Stop{}, KindKillBlock: KillBlock{}, KindTimeLeft: TimeLeft{}, KindAway: Away{},
 }
 
 // fields says what a message consists of, in the words of docs/protocol.md.

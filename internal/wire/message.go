@@ -29,6 +29,7 @@ const (
 	KindStop
 	KindKillBlock
 	KindTimeLeft
+	KindAway
 )
 
 // String names the message for people.
@@ -66,6 +67,8 @@ func (k Kind) String() string {
 		return "KillBlock"
 	case KindTimeLeft:
 		return "TimeLeft"
+	case KindAway:
+		return "Away"
 	default:
 		return "unknown message"
 	}
@@ -215,3 +218,7 @@ type KillBlock struct{ Lease uint64 }
 // TimeLeft: the batch system lets the worker run for so long from now on; what was said before does not hold any more. Without a message
 // there is no end.
 type TimeLeft struct{ LeftNanos int64 }
+
+// Away: the coordinator ends, and another will go on with the run within that time. Until it is over a worker keeps the blocks that it
+// runs, whether anybody answers or not.
+type Away struct{ ForNanos int64 }

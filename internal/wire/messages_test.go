@@ -58,6 +58,7 @@ func forms() []form {
 		{KindStop, AppendStop(nil, Stop{""}), "00", reshape(DecodeStop, AppendStop)},
 		{KindKillBlock, AppendKillBlock(nil, KillBlock{128}), "8001", reshape(DecodeKillBlock, AppendKillBlock)},
 		{KindTimeLeft, AppendTimeLeft(nil, TimeLeft{150}), "ac02", reshape(DecodeTimeLeft, AppendTimeLeft)},
+		{KindAway, AppendAway(nil, Away{150}), "ac02", reshape(DecodeAway, AppendAway)},
 	}
 }
 

@@ -42,8 +42,11 @@ type Client struct {
 
 	mu       sync.Mutex
 	worker   string // its id in the reports
+	slots    int
 	epoch    uint64
 	patience patience
+	away     time.Duration // how much longer to wait for the next coordinator with blocks that run, as this one has said
+	freeAt   time.Duration // when the last of them ended, on the worker's clock
 	tasks    map[uint32]*Task
 	task     *Task
 
@@ -95,7 +98,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		cfg: cfg, nonce: rand.Uint64() | 1, birth: time.Now(),
+		cfg: cfg, slots: cfg.Slots, nonce: rand.Uint64() | 1, birth: time.Now(),
 		ended: make(chan struct{}), gone: make(chan struct{}),
 		tasks: map[uint32]*Task{},
 	}
@@ -109,6 +112,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c.runID = c.places.runID
+	c.sayWhere()
 	c.attach(first)
 	c.lastLook = c.look()
 	c.owned.Go(func() { c.serve(first) })
@@ -125,6 +129,13 @@ func (c *Client) WorkerID() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.worker
+}
+
+// Slots is how many blocks it may run at once.
+func (c *Client) Slots() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slots
 }
 
 // RunID is the run's id.
@@ -290,6 +301,9 @@ var recalled = Result{Outcome: wire.Recalled}
 
 func (c *Client) releaseLocked(h *heldBlock, r *Result) {
 	c.held.remove(h)
+	if c.away > 0 && len(c.held) == 0 {
+		c.freeAt = c.clock()
+	}
 	c.seq++
 	m := wire.Release{
 		Seq: c.seq, Epoch: h.now.epoch, Lease: h.now.lease, Outcome: r.Outcome,

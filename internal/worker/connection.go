@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -16,12 +17,17 @@ import (
 // firstLink waits for the run directory's files and tries every address in turn until one accepts the worker, the
 // coordinator refuses for good, or the time for joining is over.
 func (c *Client) firstLink(ctx context.Context) (*link, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.JoinTimeout, errJoinTime)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := time.AfterFunc(c.cfg.JoinTimeout, func() { cancel(errJoinTime) })
+	defer limit.Stop()
 	if err := c.places.find(ctx, &c.cfg); err != nil {
 		return nil, joinError(ctx, StatusNoAnswer, err)
 	}
 	for wait := firstBackoff; ; wait = min(2*wait, longestBackoff) {
+		if left := time.Until(c.places.awayUntil); left > 0 {
+			limit.Reset(left + c.cfg.JoinTimeout)
+		}
 		l, err := c.tryAll(ctx)
 		if l != nil {
 			return l, nil
@@ -100,7 +106,7 @@ func (c *Client) tryAll(ctx context.Context) (*link, error) {
 // attach makes l the connection: what is unacknowledged is sent again, what waits is asked for again.
 func (c *Client) attach(l *link) {
 	c.mu.Lock()
-	c.link, c.open = l, 0
+	c.link, c.open, c.away = l, 0, 0
 	unacked := c.unacked.list()
 	for i := range unacked {
 		m := &unacked[i].Release
@@ -208,11 +214,19 @@ func (c *Client) patienceLeft() (time.Duration, string) {
 	c.lookAtClock()
 	c.mu.Lock()
 	p := c.patience
+	since := time.Duration(math.MinInt64)
+	switch {
+	case c.away == 0:
+	case len(c.held) > 0: // nobody else may have its blocks so soon
+		p.abandon, p.hint = p.abandon+c.away, p.hint+c.away
+	default: // it would keep a node for nothing, but its last result may still be fetched
+		since = c.freeAt
+	}
 	c.mu.Unlock()
 	now := c.clock()
-	contact := time.Duration(c.heard.Load()) + p.abandon - now
+	contact := max(time.Duration(c.heard.Load()), since) + p.abandon - now
 	// A refused connection is an answer: the machine is there, and a coordinator may come back to it.
-	answer := time.Duration(max(c.heard.Load(), c.answered.Load())) + p.hint - now
+	answer := max(time.Duration(max(c.heard.Load(), c.answered.Load())), since) + p.hint - now
 	if answer < contact {
 		return answer, fmt.Sprintf("nobody has answered for %v", p.hint)
 	}
@@ -277,6 +291,11 @@ func (c *Client) read(l *link) error {
 			var m wire.TimeLeft
 			if m, err = wire.DecodeTimeLeft(payload); err == nil {
 				c.timeLeft(time.Duration(m.LeftNanos))
+			}
+		case wire.KindAway:
+			var m wire.Away
+			if m, err = wire.DecodeAway(payload); err == nil {
+				c.isAway(time.Duration(m.ForNanos))
 			}
 		case wire.KindHeartbeat:
 			err = wire.DecodeHeartbeat(payload)

@@ -19,6 +19,7 @@ type places struct {
 	epoch         uint64            // of the discovery file
 	addresses     []string          // best first
 	fingerprint   string            // of the coordinator's certificate, "" if it speaks plain HTTP
+	awayUntil     time.Time         // the next coordinator is to come by then; zero if there is one
 	answers       string            // the address at which the worker was last accepted
 	tried         map[string]string // what became of the last attempt at each address, for people
 	open          *reached          // a connection that is there already, for the next dial to its address
@@ -66,7 +67,10 @@ func (p *places) reread(cfg *Config, epoch uint64) error {
 		return err
 	}
 	p.runID, p.secret, p.epoch, p.addresses = found.RunID, secret, found.Epoch, found.Addresses
-	p.fingerprint = found.Fingerprint
+	p.fingerprint, p.awayUntil = found.Fingerprint, time.Time{}
+	if found.AwayUntil != nil {
+		p.awayUntil = *found.AwayUntil
+	}
 	return nil
 }
 
@@ -139,6 +143,17 @@ func (p *places) closeOpen() {
 	if p.open != nil {
 		p.open.conn.Close()
 		p.open = nil
+	}
+}
+
+// sayWhere logs at which address of the coordinator the worker has joined, and at which it could not.
+func (c *Client) sayWhere() {
+	switch {
+	case c.cfg.Dial != nil: // in the same process
+	case len(c.places.tried) == 0:
+		c.logf("reached the coordinator at %s", c.places.answers)
+	default:
+		c.logf("reached the coordinator at %s; not so at the others: %s", c.places.answers, c.places.summary())
 	}
 }
 

@@ -58,6 +58,9 @@ func (l *Launcher) plan(r launcher.Request, site Site) (s Submission, note submi
 	if err != nil {
 		return s, note, err
 	}
+	if r.Fill && len(r.Options["memory_option"]) == 0 {
+		o.PerCPU = true // with a whole node Slurm gives all of its cores, but only the memory that was asked for
+	}
 	args, err := resources(&o, r)
 	if err != nil {
 		return s, note, err
@@ -332,6 +335,18 @@ func (l *Launcher) sbatch(ctx context.Context, tag string, s Submission, note su
 	if err := writeFile(l.notePath(tag), kept); err != nil {
 		return "", notNow("what belongs to the batch script cannot be written: %v", err)
 	}
+	l.mu.Lock()
+	l.notes[tag] = note
+	l.mu.Unlock()
+	id, err := l.runSbatch(ctx, s)
+	if err != nil && !errors.Is(err, launcher.ErrUnsure) {
+		l.forget(tag)
+	}
+	return id, err
+}
+
+// runSbatch runs sbatch on a script that is there.
+func (l *Launcher) runSbatch(ctx context.Context, s Submission) (string, error) {
 	program, err := l.find("sbatch")
 	if err != nil {
 		return "", notNow("%v", err)
@@ -341,9 +356,6 @@ func (l *Launcher) sbatch(ctx context.Context, tag string, s Submission, note su
 		return "", notNow("%v", err)
 	}
 	defer lock.release()
-	l.mu.Lock()
-	l.notes[tag] = note
-	l.mu.Unlock()
 	cmd := exec.Command(program, s.Argv[1:]...)
 	cmd.Env = s.Env
 	got, err := lock.start(ctx, l, cmd)
@@ -357,17 +369,12 @@ func (l *Launcher) sbatch(ctx context.Context, tag string, s Submission, note su
 		err = errStatus
 	}
 	if cmd.Process == nil {
-		l.forget(tag)
 		return "", notNow("%v", err)
 	}
 	if id := submittedID(got.stdout); id != "" {
 		return id, nil // it was cut short, or failed, after it had the answer
 	}
-	err = refusalOf(got.stderr, err)
-	if !errors.Is(err, launcher.ErrUnsure) {
-		l.forget(tag)
-	}
-	return "", err
+	return "", refusalOf(got.stderr, err)
 }
 
 func (l *Launcher) forget(tag string) {

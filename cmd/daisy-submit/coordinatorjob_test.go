@@ -1,0 +1,179 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"example.org/daisy/internal/rundir"
+	"example.org/daisy/launcher"
+	"example.org/daisy/launcher/launchertest"
+)
+
+func TestRenderShowsTheCoordinatorThatIsAJob(t *testing.T) {
+	path, fake := slurmJobFile(t, strings.Replace(slurmJob, "[slurm]\n", "[slurm]\naccount = \"lab\"\nprefix = \"p\"\n", 1))
+	status, stdout, stderr := call("render", path, "--coordinator", "job")
+	if status != exitOK {
+		t.Fatalf("status %d: %s", status, stderr)
+	}
+	for _, want := range []string{"#### the coordinator, as the job p-dz-xxxxxxxx\n", "'--account=lab'", "--requeue", "'--mem=2048M'", "'DAISY_COORDINATOR=job' ", "bin/daisy-submit run --resume ", "#### task a: "} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("there is no %q in\n%s", want, stdout)
+		}
+	}
+	head, _, _ := strings.Cut(stdout, "#### task a")
+	if strings.Contains(head, "--partition") {
+		t.Errorf("the tasks differ in their partition, and the coordinator has one of theirs:\n%s", head)
+	}
+	if calls := fake.Calls("sbatch"); len(calls) > 0 {
+		t.Errorf("it was submitted: %v", calls)
+	}
+	if _, stdout, _ := call("render", path); strings.Contains(stdout, "the coordinator") {
+		t.Error("it is shown without being asked for")
+	}
+	path, _ = slurmJobFile(t, strings.Replace(slurmJob, "[slurm]\n", "[slurm]\ncoordinator = { partition = \"long\", cpu = 2 }\n", 1))
+	if _, stdout, _ := call("render", path); !strings.Contains(stdout, "'--partition=long'") || !strings.Contains(stdout, "'--cpus-per-task=2'") {
+		t.Errorf("its own table is not followed:\n%s", stdout)
+	}
+}
+
+func TestDependenciesOfACoordinator(t *testing.T) {
+	for given, want := range map[string]string{"7": "afterany:7", "7:afterok": "afterok:7", "7_3:afternotok": "afternotok:7_3", "7:after": "after:7"} {
+		if got, err := dependencyOf(given); err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %q", given, got, err, want)
+		}
+	}
+	for _, given := range []string{"", "x", "7:ok", "afterok:7", "7,8", "7:", "-7", "7?afterok:8"} {
+		var wrong *statusError
+		if got, err := dependencyOf(given); !errors.As(err, &wrong) || wrong.status != exitUsage {
+			t.Errorf("%q: %q, %v", given, got, err)
+		}
+	}
+}
+
+// queuedRun is a run directory whose coordinator is job 7.
+func queuedRun(t *testing.T) *rundir.Dir {
+	t.Helper()
+	dir, err := rundir.Create(t.TempDir(), "segment", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(dir.WriteJob([]byte("x")), dir.WriteCoordinatorJob(rundir.CoordinatorJob{Job: "7", Submitted: time.Now()})); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func fakeQueue(t *testing.T) *launchertest.Fake {
+	t.Helper()
+	fake := launchertest.NewFake(t, "squeue", "scancel", "sbatch", "scontrol")
+	t.Setenv("PATH", fake.Dir+":"+os.Getenv("PATH"))
+	return fake
+}
+
+func TestStatusOfARunWhoseCoordinatorIsInTheQueue(t *testing.T) {
+	dir := queuedRun(t)
+	name := "|dz-" + dir.RunID() + "|"
+	for say, tc := range map[string]struct {
+		answer launchertest.Answer
+		status int
+		words  []string
+	}{
+		"pending": {launchertest.Answer{Stdout: "7|PENDING|N/A|" + name + "Priority\n"}, exitOK, []string{"the coordinator is job 7 of Slurm, which waits in the queue: other jobs go first (Priority)", "cancel"}},
+		"running": {launchertest.Answer{Stdout: "7|RUNNING|N/A|n2" + name + "None\n"}, exitOK, []string{"the coordinator is job 7 of Slurm, which runs on n2"}},
+		"ended":   {launchertest.Answer{Stdout: "7|TIMEOUT|N/A|n2" + name + "None\n"}, exitInfrastructure, []string{"job 7 of Slurm, which was ended at its time limit", "run --resume " + dir.Path() + " --coordinator job"}},
+		"gone":    {launchertest.Answer{Stdout: ""}, exitInfrastructure, []string{"job 7 of Slurm, which it does not know any more"}},
+		"silent":  {launchertest.Answer{Status: 1, Stderr: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"}, exitInfrastructure, []string{"job 7 of Slurm, of which nothing is known now", "Unable to contact"}},
+	} {
+		fakeQueue(t).Say("squeue", tc.answer)
+		status, stdout, stderr := call("status", dir.Path())
+		if status != tc.status {
+			t.Errorf("%s: status %d, want %d\n%s%s", say, status, tc.status, stdout, stderr)
+		}
+		for _, want := range tc.words {
+			if !strings.Contains(stdout+stderr, want) {
+				t.Errorf("%s: there is no %q in\n%s%s", say, want, stdout, stderr)
+			}
+		}
+	}
+}
+
+// Else the job would take the run over from whoever has resumed it, when it starts.
+func TestARunIsNotResumedWhileItsCoordinatorIsInTheQueue(t *testing.T) {
+	dir := queuedRun(t)
+	for _, answer := range []launchertest.Answer{{Stdout: "7|PENDING|N/A||dz-" + dir.RunID() + "|Priority\n"}, {Status: 1, Stderr: "Unable to contact slurm controller\n"}} {
+		fakeQueue(t).Say("squeue", answer)
+		var wrong *statusError
+		if err := checkNoCoordinatorJob(t.Context(), dir, false); !errors.As(err, &wrong) || wrong.status != exitUsage {
+			t.Errorf("%v", err)
+		}
+	}
+	fakeQueue(t).Say("squeue", launchertest.Answer{Stdout: "7|CANCELLED|N/A||dz-" + dir.RunID() + "|None\n"})
+	if err := checkNoCoordinatorJob(t.Context(), dir, false); err != nil {
+		t.Error(err)
+	}
+	if j, err := dir.CoordinatorJob(); j != nil || err != nil {
+		t.Errorf("it still has %+v, %v", j, err)
+	}
+}
+
+// A second job of the run, or one that is left of an earlier resume, must not coordinate it.
+func TestOnlyTheJobThatTheRunDirectoryNamesCoordinatesTheRun(t *testing.T) {
+	defer func(d time.Duration) { notedWithin = d }(notedWithin)
+	notedWithin = 100 * time.Millisecond
+	dir := queuedRun(t)
+	if err := dir.WriteCoordinatorJob(rundir.CoordinatorJob{Job: "7", Set: []string{"task.a.timeout"}}); err != nil {
+		t.Fatal(err)
+	}
+	r := jobRun{life: &jobLife{id: "7"}}
+	if err := r.takesUp(dir); err != nil || len(r.set) != 1 {
+		t.Errorf("%v, with the limits %q", err, r.set)
+	}
+	r = jobRun{life: &jobLife{id: "7", restarts: 1}}
+	if err := r.takesUp(dir); err != nil || len(r.set) != 0 {
+		t.Errorf("started again: %v, with the limits %q, which may have been changed since", err, r.set)
+	}
+	r = jobRun{life: &jobLife{id: "8"}}
+	if err := r.takesUp(dir); err == nil || !strings.Contains(err.Error(), "is job 7: this job, 8, is not wanted") {
+		t.Errorf("another job: %v", err)
+	}
+	if err := dir.ForgetCoordinatorJob(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.takesUp(dir); err == nil {
+		t.Error("a job takes up a run that has none")
+	}
+}
+
+func TestASubmissionOfACoordinatorThatIsNotAnsweredIsLookedFor(t *testing.T) {
+	defer func(d []time.Duration) { unsureFor = d }(unsureFor)
+	unsureFor = []time.Duration{0, time.Millisecond, time.Millisecond}
+	dir := queuedRun(t)
+	l, err := slurmOf(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for say, tc := range map[string]struct {
+		answer launchertest.Answer
+		id     string
+	}{
+		"is there":        {launchertest.Answer{Then: "echo '9|PENDING|N/A||dz-" + dir.RunID() + "|None' >\"$own/stdout\""}, "9"},
+		"is not there":    {launchertest.Answer{}, ""},
+		"only an old one": {launchertest.Answer{Stdout: "7|FAILED|N/A||dz-" + dir.RunID() + "|None\n"}, ""},
+	} {
+		fakeQueue(t).Say("squeue", tc.answer)
+		if l, err = slurmOf(dir, ""); err != nil {
+			t.Fatal(err)
+		}
+		id, err := lookFor(t.Context(), l, launcher.ErrUnsure)
+		if id != tc.id || (err == nil) != (tc.id != "") {
+			t.Errorf("%s: %q, %v", say, id, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir.Path(), "coordinator.json")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"example.org/daisy/internal/job"
+	"example.org/daisy/launcher"
+)
+
+// asideRun is a run with one worker, which holds a block, and whose coordinator then steps aside.
+func asideRun(t *testing.T, began int64, before ...Event) (records []Record, fx Effects, e *Engine, j *job.Job) {
+	t.Helper()
+	j = testJob()
+	j.Tasks = []job.Task{{ID: "a", Slots: 1, MaxLost: 3, MaxWorkerRestarts: 10, Requires: cpus(1), Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(t, 3)}}
+	p, err := j.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err = New(Config{Job: j, Pipeline: p, Epoch: 1, Began: began, Unlimited: true, Node: "here", Launcher: launcher.Properties{AbandonAfter: 10 * time.Minute}}); err != nil {
+		t.Fatal(err)
+	}
+	appended := uint64(0)
+	apply := func(at time.Duration, ev Event) {
+		from := len(fx.List)
+		e.Apply(at, &ev, &fx)
+		for _, f := range fx.List[from:] {
+			if f.Kind == EffectAppend {
+				r, err := DecodeRecord(f.Record)
+				if err != nil {
+					t.Fatal(err)
+				}
+				records = append(records, r)
+				appended++
+			}
+		}
+	}
+	durable := func() { apply(time.Second, Event{Kind: EventCommitted, UpTo: appended}) }
+	apply(0, Event{Kind: EventTick})
+	durable()
+	for _, ev := range append([]Event{
+		{Kind: EventJoin, Request: 1, Join: &Join{Nonce: 7, Slots: 1, Node: "there", Tag: "1"}},
+		{Kind: EventAttach, Session: 1, Worker: "1.0", Nonce: 7},
+		{Kind: EventAcquire, Session: 1, Request: 1, N: 1},
+	}, before...) {
+		apply(time.Second, ev)
+		durable()
+	}
+	apply(time.Second, Event{Kind: EventAside, Left: time.Hour, Text: "its time is over"})
+	durable()
+	return records, fx, e, j
+}
+
+func TestACoordinatorThatStepsAsideTellsItsWorkersToWait(t *testing.T) {
+	_, fx, e, _ := asideRun(t, 0)
+	if !e.Finished() || e.state != RunAside {
+		t.Fatalf("finished: %v, %v", e.Finished(), e.state)
+	}
+	told := 0
+	for _, f := range fx.List {
+		switch f.Kind {
+		case EffectAway:
+			told++
+			if f.Session != 1 || f.Left != time.Hour {
+				t.Errorf("session %d is told to wait for %v", f.Session, f.Left)
+			}
+		case EffectStop, EffectDrain, EffectCancel, EffectKill, EffectKillBlock:
+			t.Errorf("effect %d", f.Kind)
+		}
+	}
+	if told != 1 {
+		t.Errorf("%d workers are told", told)
+	}
+}
+
+func TestAWorkerThatComesWhileTheCoordinatorStepsAsideIsToComeAgain(t *testing.T) {
+	j := testJob()
+	j.Tasks = []job.Task{{ID: "a", Slots: 1, MaxLost: 3, MaxWorkerRestarts: 10, Requires: cpus(1), Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(t, 3)}}
+	p, err := j.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(Config{Job: j, Pipeline: p, Epoch: 1, Unlimited: true, External: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fx Effects
+	e.ApplyAll(0, []Event{{Kind: EventTick}, {Kind: EventAside, Left: time.Hour}, {Kind: EventJoin, Request: 1, Join: &Join{Name: "w", Nonce: 7, Slots: 1}}}, &fx)
+	code := ""
+	for _, f := range fx.List {
+		if f.Kind == EffectRefused {
+			code = f.Code
+		}
+	}
+	if code != "busy" {
+		t.Errorf("it is refused with %q", code)
+	}
+}
+
+func TestARunThatEndsIsNotLeftToAnother(t *testing.T) {
+	_, fx, e, _ := asideRun(t, 0, Event{Kind: EventStop, Stop: StopDrain, Text: "told to"})
+	if e.Finished() {
+		t.Errorf("it has ended: %v", e.state)
+	}
+	for _, f := range fx.List {
+		if f.Kind == EffectAway {
+			t.Error("workers are told to wait for another coordinator")
+		}
+	}
+}
+
+// The worker may run its block until the hour is over, so nobody else may have it before that, and abandon_after.
+func TestTheNextCoordinatorIsAsPatientAsWorkersWereTold(t *testing.T) {
+	const began = int64(1e18)
+	records, _, _, j := asideRun(t, began)
+	p, err := j.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := NewPast(p)
+	for _, r := range records {
+		if _, _, err := past.Add(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if past, err = ReadPast(p, past.AppendBytes(nil)); err != nil {
+		t.Fatal(err)
+	}
+	const later = 20 * time.Minute
+	e, err := New(Config{Job: j, Pipeline: p, Epoch: 2, Began: began + int64(later), Unlimited: true, Past: past, Node: "elsewhere", Launcher: launcher.Properties{AbandonAfter: 10 * time.Minute}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fx Effects
+	given := false
+	for now := time.Duration(0); !given && now < 2*time.Hour; now += time.Second {
+		e.Apply(now, &Event{Kind: EventTick}, &fx)
+		for _, f := range fx.List {
+			if f.Kind == EffectAppend {
+				e.Apply(now, &Event{Kind: EventCommitted, UpTo: e.appended}, &fx)
+				break
+			}
+		}
+		fx.Reset()
+		if given = !e.awaitsOthers(); given {
+			if want := time.Hour - later + 10*time.Minute; now < want || now > want+10*time.Second {
+				t.Errorf("blocks are handed out after %v, want %v", now, want)
+			}
+		}
+	}
+	if !given {
+		t.Error("blocks are never handed out")
+	}
+}
