@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"example.org/daisy/internal/fleet"
@@ -59,7 +60,7 @@ type class struct {
 // openBook begins to keep the book.
 func (e *Engine) openBook() {
 	e.classes = make([]class, len(e.proven))
-	e.book = fleet.NewBook(fleet.BookConfig{MessageTimeout: e.cfg.Launcher.MessageTimeout, Seed: uint64(e.cfg.Began), Heard: func(at launcher.Worker) time.Duration {
+	e.book = fleet.NewBook(fleet.BookConfig{MessageTimeout: e.cfg.Launcher.MessageTimeout, Seed: uint64(e.cfg.Began), HintAfter: e.cfg.Job.HintAfter, Heard: func(at launcher.Worker) time.Duration {
 		if w := e.launchedAs(at); w != nil && w.nonce != 0 && w.heard > 0 {
 			return w.heard
 		}
@@ -276,8 +277,16 @@ func (e *Engine) hasRoom(s *submission) {
 	e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
 }
 
-// neverStarts ends the hope for more workers of a task's class. If none of the run has ever come, the job is wrong.
+// neverStarts ends the hope for more workers of a task's class. If none of the run has ever come, the job is wrong. As long as nodes are excluded by
+// hand it may be for them, and they may come back: it is tried again after a pause.
 func (e *Engine) neverStarts(task int32, why string) {
+	if nodes := e.excludedByHand(); len(nodes) > 0 && e.phase == running {
+		t := &e.tasks[task]
+		t.pauseTo = e.now + noRoomPause
+		e.demand.dirty = true
+		e.notice("task %q: %s; that may be for %s, excluded by hand: it is tried again", t.spec.ID, why, strings.Join(nodes, ", "))
+		return
+	}
 	if e.phase == running && e.joins == 0 {
 		e.wrong = true
 		e.endEarly(StopCancel, RunBroken, fmt.Sprintf("task %q: %s", e.tasks[task].spec.ID, why))
@@ -312,12 +321,21 @@ func (e *Engine) checkHopeless() {
 		}
 		alone := true
 		for _, w := range e.live {
-			alone = alone && (e.tasks[w.task].class != t.class || w.nonce == 0 && w.goes())
+			alone = alone && (!e.couldServe(w, i) || w.nonce == 0 && w.goes())
 		}
 		if alone {
 			e.abandon(i)
 		}
 	}
+}
+
+// couldServe reports whether a worker may get blocks of a task: one that was asked for those of its class, one that came by itself those of the task
+// that it has named, or any.
+func (e *Engine) couldServe(w *worker, i int) bool {
+	if w.sub == nil {
+		return w.any || int(w.task) == i
+	}
+	return e.tasks[w.task].class == e.tasks[i].class
 }
 
 // notReplaced bounds a task by what it has left, after the person whose run it is has cancelled a worker by hand.
@@ -456,9 +474,8 @@ func (e *Engine) startedAgain(old *worker, j *Join) *worker {
 	e.workers[w.id] = w
 	e.enlist(w)
 	e.recount(w)
-	e.back(old)
 	e.tell(old, toStop, "its batch system has started it again")
-	if old.session == 0 && old.held == 0 {
+	if old.session == 0 && old.held == 0 && !old.away { // who is away has blocks of which it has not told
 		e.endWorker(old, "lost")
 	} else {
 		e.recount(old)
@@ -501,8 +518,12 @@ func (e *Engine) closeBook() {
 // leftInOrder: at the end of the run nobody waits for the batch system to see what a worker has said itself.
 func (e *Engine) leftInOrder(w *worker) bool { return e.book != nil && e.phase == leavingRun }
 
-// goneWithin is how long a worker that is to go, and holds nothing, may still be there.
+// goneWithin is how long a worker that is to go, and holds nothing, may still be there. One that nobody launched can only be cut off: it would come
+// back, again and again, with a result that could not be acknowledged before.
 func (e *Engine) goneWithin(w *worker) time.Duration {
+	if !w.launched() {
+		return max(e.cfg.Job.Grace, e.cfg.Job.ReconnectGrace)
+	}
 	if e.book != nil && w.session == 0 && w.leaving {
 		return max(e.cfg.Job.Grace, leftWithin)
 	}

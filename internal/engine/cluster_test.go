@@ -50,6 +50,7 @@ type cluster struct {
 	submits  []*Submission
 	lastDone time.Duration     // when a block was done
 	served   map[string]string // arrays whose workers got blocks, by tag; over all lives
+	told     *strings.Builder  // takes what is told of the run, if it is not nil
 }
 
 type future struct {
@@ -151,6 +152,9 @@ func (c *cluster) commit() {
 func (c *cluster) effect(f *Effect) {
 	answer := func(a Answer) {
 		c.after(100*time.Millisecond, func() { c.apply(Event{Kind: EventAnswered, Answer: &a}) })
+	}
+	if c.told != nil {
+		c.tell(f)
 	}
 	switch f.Kind {
 	case EffectAppend:
@@ -355,7 +359,7 @@ func (c *cluster) finish(a *agent, o scheduler.Outcome) {
 }
 
 func (c *cluster) leaveIfIdle(a *agent) {
-	if a.told && len(a.held) == 0 && a.session != 0 && !a.dead {
+	if a.told && len(a.held) == 0 && a.session != 0 && !a.dead && !a.silent {
 		c.apply(Event{Kind: EventLeaving, Session: a.session, Leave: LeaveTold})
 		c.q.End(a.at.Tag, a.at.Element, launcher.End{})
 		c.die(a)

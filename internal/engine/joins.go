@@ -37,8 +37,9 @@ type worker struct {
 	heard    time.Duration
 	detached time.Duration // when the connection ended, while there is none
 	suspect  bool
-	hinted   bool // the launcher suspects that it has ended
-	away     bool // it served an earlier epoch, and has not come back
+	hinted   bool  // the launcher suspects that it has ended
+	away     bool  // it served an earlier epoch, and has not come back
+	awayTask int32 // of one that nobody launched: the task of which it has a share until then
 
 	leaving  bool // it says so itself
 	leave    LeaveReason
@@ -76,6 +77,7 @@ type worker struct {
 	unstarted      *lease // the first of it that has not started
 	held, started  int32
 	doubts         int32 // leases that it did not name when it came back
+	voided         int32 // blocks that were abandoned in its hands, and that it has not given back since
 	returned       bool  // it has made a valid return
 	seq, durable   uint64
 	ackDue         bool
@@ -490,7 +492,7 @@ func (e *Engine) endWorker(w *worker, word string) {
 		}
 	}
 	e.closeRow(w, word)
-	if w.number != 0 && !w.unseen {
+	if w.number != 0 && !w.unseen && !e.mayRun(w) {
 		e.append(Record{Kind: RecordGone, Worker: w.number, Text: word, At: e.last.Microseconds()})
 	}
 	if w.number != 0 || w.sub.sent { // of one that was never asked for nobody has heard
@@ -502,6 +504,12 @@ func (e *Engine) endWorker(w *worker, word string) {
 	e.live[last] = nil
 	e.live = e.live[:last]
 	e.demand.dirty = true
+}
+
+// mayRun reports whether a worker that is not waited for any more may run a block still: nobody has seen it end, and the run ended before it had
+// given back all that it had. A resume has to wait for it.
+func (e *Engine) mayRun(w *worker) bool {
+	return w.voided > 0 && !w.endSeen && (e.book != nil || !w.launched())
 }
 
 // leaveWord is how a worker ended that went away in good order.

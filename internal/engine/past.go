@@ -390,9 +390,10 @@ func (e *Engine) resume(p *Past) {
 	if e.book != nil {
 		defer e.adopt(p)
 	}
+	last := p.lastOf()
 	for _, w := range p.order {
 		e.joins = max(e.joins, w.number)
-		v := e.inherit(w)
+		v := e.inherit(w, e.book != nil && last[w.ID] != w)
 		for _, r := range w.rows {
 			r.worker = v
 			if v == nil {

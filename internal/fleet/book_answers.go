@@ -103,6 +103,7 @@ func (b *Book) row(now time.Duration, r *launcher.Element) {
 	if waiting == 0 {
 		return
 	}
+	en.pendingIn = b.pace.asked
 	if i := slices.IndexFunc(en.reasons, func(w Waiting) bool { return w.Word == r.Reason.Word }); i >= 0 {
 		en.reasons[i].Count += waiting
 	} else {
@@ -316,7 +317,7 @@ func (b *Book) absentees(now time.Duration, en *entry) {
 		case en.shown && el.state == ran && el.absent >= withdrawnAnswers && b.ask(el):
 		case b.gone(en, el):
 			gone = true
-			if en.shown && (el.givenUp || cancelled) {
+			if en.shown && (el.givenUp || cancelled && !b.mayLive(en, i)) {
 				b.vanish(en, i)
 			}
 		}
@@ -327,6 +328,14 @@ func (b *Book) absentees(now time.Duration, en *entry) {
 // gone reports whether an element has been missing for so long that it is gone, if the system does not know its array.
 func (b *Book) gone(en *entry, el *element) bool {
 	return el.absent >= goneAnswers && b.askedAt-el.absentAt >= goneAfter && b.askedAt >= en.since+youngest
+}
+
+// mayLive: it may run a block still, for all that the system says by knowing nothing of it: a node that it cannot reach is thought dead. That it was
+// silent for long enough is what others say first, as a rule (GiveUp).
+func (b *Book) mayLive(en *entry, i int) bool {
+	el := &en.elements[i]
+	heard := max(b.cfg.Heard(launcher.Worker{Tag: en.tag, Element: i}), el.absentAt)
+	return el.joined && el.state == ran && !el.givenUp && !el.left && b.askedAt < heard+b.cfg.HintAfter
 }
 
 // vanish ends an element that is there no more and of which nobody says how it ended.
@@ -359,7 +368,7 @@ func (b *Book) known(now time.Duration, array string, a Answer) {
 			if el.state == over || el.joined && b.cfg.Heard(w) >= el.absentAt || el.absent < goneAnswers {
 				continue
 			}
-			if en.cancelled(el) || !b.ask(el) {
+			if (en.cancelled(el) || !b.ask(el)) && !b.mayLive(en, i) {
 				b.vanish(en, i)
 			}
 		}
@@ -478,7 +487,7 @@ func (b *Book) unwritten(en *entry) {
 			b.count(el, 1)
 		case el.end.Cause == launcher.Cancelled:
 			b.cancelledBy(en, i, launcher.CancelledByUnknown)
-		case el.state != ran || !en.shown || el.givenUp:
+		case el.state != ran || !en.shown && !b.mayLive(en, i) || el.givenUp:
 			b.vanish(en, i)
 		}
 	}

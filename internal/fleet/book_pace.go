@@ -159,9 +159,18 @@ func (b *Book) listAt(now time.Duration) time.Duration {
 	return max(at, p.polls.at())
 }
 
-// wantsFresh: something is to be cancelled once an answer shows it.
+// toExclude: pending elements are to keep off other nodes than they do. As the call names the array only, which may have become that of others,
+// a fresh answer has to show them first.
+func (en *entry) toExclude() bool {
+	return en.state == bound && !slices.Equal(en.exclude, en.excluded) && en.anyQueued()
+}
+
+// wantsFresh: something is to be cancelled, or kept off nodes, once an answer shows it.
 func (b *Book) wantsFresh() bool {
 	for _, en := range b.order {
+		if en.excludeFrom == b.pace.asked && en.toExclude() {
+			return true
+		}
 		if en.state != bound || en.wanted == 0 || en.wanted == en.left {
 			continue
 		}
@@ -265,7 +274,7 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 		return call, 0, true
 	}
 	for _, en := range b.order {
-		if en.state == bound && !slices.Equal(en.exclude, en.excluded) && en.anyQueued() && due(paced) {
+		if en.toExclude() && en.pendingIn > en.excludeFrom && due(paced) {
 			p.changes.take(now)
 			return Call{Kind: CallExclude, Tag: en.tag, Array: en.array, Nodes: en.exclude}, 0, true
 		}

@@ -113,8 +113,8 @@ func (f *forecaster) happens(x *crewman, ev *forecastEvent) {
 		x.state, x.started = crewComes, f.now
 		if f.cfg.Batch {
 			f.out.Queued += f.now - x.asked
-			if f.cfg.TimeLimit > 0 {
-				x.until = f.now + f.cfg.TimeLimit
+			if limit := f.cfg.timeLimit(x.task); limit > 0 {
+				x.until = f.now + limit
 				f.at(x.until, crewLimit, x.number, 0)
 			}
 		}
