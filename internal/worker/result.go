@@ -20,6 +20,6 @@ type Result struct {
 	// GPU is what user code says that it used of GPUs; nobody else measures it.
 	GPU wire.GPU
 
-	measured bool // CPU, PeakRSSBytes and IO are what user code says itself
+	measured bool // Wall, CPU, PeakRSSBytes and IO are what user code says itself
 	crashed  bool // a signal ended it that it brought on itself
 }
