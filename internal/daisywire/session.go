@@ -19,6 +19,8 @@ const (
 	FrameTime = 30 * time.Second
 	// maxRequests bounds the blocks that a client has asked for and not got.
 	maxRequests = 64
+	// maxTaskID bounds the task that a client names: it stands in messages for people.
+	maxTaskID = 1 << 10
 )
 
 // ErrNoMore is what Join and Acquire return when there is nothing to do any more: the client is told, and goes away in good order.
@@ -202,6 +204,9 @@ func (s *session) take(m *Message) (done bool, err error) {
 
 // know has the server let the client in, the first time that it names a task.
 func (s *session) know(m *Message) error {
+	if len(m.TaskID) > maxTaskID {
+		return s.refuse(malformed("a client of a task whose name has %d bytes", len(m.TaskID)))
+	}
 	if s.blocks != nil {
 		if m.TaskID == s.task {
 			return nil

@@ -168,6 +168,17 @@ func TestAClientThatIsTurnedAwayIsToldWhy(t *testing.T) {
 	}
 }
 
+func TestAClientThatNamesATaskAtGreatLengthIsTurnedAwayInFewWords(t *testing.T) {
+	p := connect(t, newShelf("mal", 2))
+	p.acquire(strings.Repeat("x", 1<<20))
+	if m := p.answer(); m.Kind != BlockFailed || len(m.Error) > 200 {
+		t.Errorf("it gets %s of %d bytes", m.Kind, len(m.Error))
+	}
+	if err := p.dropped(); !errors.Is(err, ErrMalformed) || len(err.Error()) > 200 {
+		t.Errorf("%.200v", err)
+	}
+}
+
 func TestAClientIsToldWhenNothingIsLeft(t *testing.T) {
 	s := newShelf("mal", 1)
 	s.none = true

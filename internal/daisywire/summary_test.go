@@ -4,7 +4,19 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+	"unsafe"
 )
+
+func TestTheSummaryDoesNotKeepAllThatWasSaid(t *testing.T) {
+	for _, text := range []string{strings.Repeat("x", 1<<20), "x" + strings.Repeat("\n", 1<<20)} {
+		line, tail := Summary(text)
+		for _, kept := range []string{line, tail} {
+			if at := uintptr(unsafe.Pointer(unsafe.StringData(kept))) - uintptr(unsafe.Pointer(unsafe.StringData(text))); at < uintptr(len(text)) {
+				t.Errorf("%d bytes keep %d", len(kept), len(text))
+			}
+		}
+	}
+}
 
 func TestTheSummaryOfATracebackIsItsLastLine(t *testing.T) {
 	for text, want := range map[string][2]string{

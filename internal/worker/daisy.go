@@ -149,6 +149,7 @@ func (p *daisyProcess) understood(ctx context.Context, s *slot, b *Block, end re
 			if r.Message = exceptionOf(text); r.Message != text {
 				s.out.addUnless(r.Message, text)
 			}
+			r.Message = beginningOf(r.Message)
 		}
 		r.take(end.Stats)
 		return r, reuse
@@ -241,4 +242,12 @@ func exceptionOf(text string) string {
 		return text
 	}
 	return strings.TrimSpace(strings.Join(lines[at:], "\n"))
+}
+
+// beginningOf is as much of a text as ever leaves the worker; a copy, as a client can say a thousand times as much.
+func beginningOf(text string) string {
+	if len(text) > wire.MaxText {
+		text = strings.ToValidUTF8(text[:wire.MaxText], "")
+	}
+	return strings.Clone(text)
 }

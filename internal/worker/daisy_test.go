@@ -500,3 +500,18 @@ func TestTheCheckComesBeforeTheDaisyWorker(t *testing.T) {
 		}
 	}
 }
+
+func TestAClientThatSaysAtGreatLengthWhyABlockFailedDoesNotFillTheLog(t *testing.T) {
+	f := newFifo(t)
+	c, cfg := overTCP(t, daisyTask("say", f.path, "acquire", "fail at length", "acquire"))
+	w := start(t, cfg)
+	s := c.next()
+	s.grant(s.acquire().Request, 7)
+	f.readLine()
+	if r := s.release(); r.Outcome != wire.Failed || len(r.Message) < 1000 {
+		t.Errorf("got %v with %d bytes", r.Outcome, len(r.Message))
+	}
+	if n := len(w.log.String()); n > 4*wire.MaxText {
+		t.Errorf("the log has %d bytes", n)
+	}
+}

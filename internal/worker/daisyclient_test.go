@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"example.org/daisy/internal/daisywire"
@@ -135,6 +136,8 @@ func playClient(args []string) int {
 		case "release mismeasured":
 			stats := map[string]daisywire.Stats{"wall": {WallSeconds: math.Inf(1), CPUSeconds: 77}, "long": {WallSeconds: 1000, CPUSeconds: 77}, "cpu": {CPUSeconds: math.NaN()}, "memory": {PeakRSSBytes: 1 << 63}, "read": {IOReadBytes: 1 << 63}, "written": {IOWriteBytes: 1 << 63}}[operand()]
 			c.release(func(m *daisywire.Message) { m.Block.Stats = &stats })
+		case "fail at length":
+			c.release(func(m *daisywire.Message) { m.Kind, m.Error = daisywire.BlockFailed, strings.Repeat("x", 4<<20) })
 		case "fail":
 			c.release(func(m *daisywire.Message) { m.Kind, m.Error = daisywire.BlockFailed, operand() })
 		case "second acquires": // on another connection, without waiting for the answer

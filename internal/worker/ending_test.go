@@ -146,6 +146,25 @@ func TestAWorkerThatFillsHasTheSlotsThatItIsTold(t *testing.T) {
 	})
 }
 
+func TestAWorkerThatFillsAndWasToldThatItHasOneSlotKeepsToIt(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		c, cfg := withFunc(t, 0, nil)
+		c.set(func(j *api.JoinResponse) { j.Slots = 1 })
+		cfg.Fill = true
+		start(t, cfg)
+		s := c.next()
+		s.acquire()
+		c.set(func(j *api.JoinResponse) { j.Slots = 3 }) // of a coordinator that does not know it
+		for again := 1; again <= 2; again++ {
+			s.conn.Close()
+			s = c.next()
+			if got := c.joins[again]; got.Slots != 1 || got.Fill {
+				t.Errorf("join %d says %d slots, fill %v, want 1 and false", again, got.Slots, got.Fill)
+			}
+		}
+	})
+}
+
 func TestAWorkerIsGoneBeforeSlurmKillsIt(t *testing.T) {
 	for wait, want := range map[time.Duration]time.Duration{0: 18 * time.Second, 30 * time.Second: 18 * time.Second, 15 * time.Second: 8 * time.Second, 7 * time.Second: time.Second, 5 * time.Second: time.Second} {
 		j := Job{ID: "1", KillWait: wait}

@@ -99,11 +99,13 @@ func (c *Client) establish(ctx context.Context, address string) (*link, error) {
 
 // join introduces the worker over HTTP.
 func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, error) {
+	// One that has found out that it has one slot does not get more: they would be counted, and nothing run in them.
+	fill := c.cfg.Fill && (c.WorkerID() == "" || c.Slots() > 1)
 	body, err := json.Marshal(api.JoinRequest{
 		Protocol: wire.Version, Version: c.cfg.Version,
 		Tag: c.cfg.Identity.Tag, Element: c.cfg.Identity.Element, Array: c.cfg.Identity.Array, Restart: c.cfg.Identity.Restart, Name: c.cfg.Identity.Name,
 		Cluster: c.cfg.Job.Cluster, Process: c.cfg.Job.Process, Job: c.cfg.Job.ID, CPUMilli: c.cfg.Job.CPUMilli, MemoryBytes: c.cfg.Job.MemoryBytes, GPUs: int64(len(c.cfg.Job.GPUs)), LeftSeconds: c.cfg.Job.left(time.Now()).Seconds(),
-		Nonce: c.nonce, Task: c.cfg.Task, Slots: c.Slots(), Fill: c.cfg.Fill, Node: c.cfg.Node, PID: os.Getpid(), PIDSpace: process.Space(),
+		Nonce: c.nonce, Task: c.cfg.Task, Slots: c.Slots(), Fill: fill, Node: c.cfg.Node, PID: os.Getpid(), PIDSpace: process.Space(),
 	})
 	if err != nil {
 		return nil, err
@@ -378,10 +380,10 @@ func (c *Client) renameLocked(welcome wire.Welcome) (stale []undelivered) {
 // welcomed takes over what the coordinator said of itself.
 func (c *Client) welcomed(joined *api.JoinResponse, welcome wire.Welcome, task *Task) {
 	c.mu.Lock()
-	c.worker, c.epoch = joined.Worker, welcome.Epoch
-	if c.cfg.Fill && c.slots == 1 && joined.Slots > 0 { // the first time: its slots stay what they are
+	if c.cfg.Fill && c.worker == "" && joined.Slots > 0 { // from the first time on its slots stay what they are
 		c.slots = joined.Slots
 	}
+	c.worker, c.epoch = joined.Worker, welcome.Epoch
 	c.patience = patience{
 		heartbeat: atLeast(seconds(joined.HeartbeatSeconds), 5*time.Second),
 		abandon:   atLeast(seconds(joined.AbandonSeconds), 108*time.Second),
