@@ -17,7 +17,8 @@ func (e *Engine) slotsFor(w *worker, j *Join) int32 {
 	if j.Slots > 1 {
 		return int32(j.Slots)
 	}
-	return int32(max(min(holds, int64(w.slots)+e.fleet.Room(int(w.task))), 1))
+	more := min(holds-int64(w.slots), e.fleet.Room(int(w.task))) // of room there may be more than can be added to
+	return int32(max(int64(w.slots)+more, 1))
 }
 
 // slotsIn is how many slots are in what a worker was given, from 1. What is not known of it holds any number; if nothing is, it is 1.

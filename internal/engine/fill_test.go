@@ -132,6 +132,14 @@ func TestWorkersThatFillHaveNoMoreThanThereIsRoomFor(t *testing.T) {
 	c.ends(24*time.Hour, RunDone)
 }
 
+func TestWorkersThatFillHaveAllTheirSlotsWhereNothingBoundsThem(t *testing.T) {
+	c := filling(t, 4, 400, 0)
+	c.run(8 * time.Second)
+	if got := c.takes(); got != 16 {
+		t.Errorf("4 workers of 4 cores have %d slots", got)
+	}
+}
+
 func TestAWorkerThatFillsAndThatTheJournalDoesNotKnowKeepsItsSlots(t *testing.T) {
 	c := filling(t, 4, 4000, 6)
 	c.run(time.Second) // nobody has come
