@@ -42,7 +42,10 @@ EXIT STATUS
 			if c.Bool("now") {
 				order.How = "now"
 			}
-			err = give(c, dir, api.PathCancel, order)
+			done, err := have(c, dir, api.PathCancel, order)
+			if err == nil {
+				return sayDone(c, done)
+			}
 			var failed *statusError
 			if errors.As(err, &failed) && failed.status == exitInfrastructure { // nobody has heard it
 				if q := coordinatorJobOf(c.Context, dir); q != nil && q.why == nil {

@@ -123,15 +123,21 @@ func orderOf() string {
 
 // give has something done in a run, and prints what the coordinator says.
 func give(c *cli.Context, dir *rundir.Dir, path string, order any) error {
-	run, err := coordinatorOf(dir)
+	done, err := have(c, dir, path, order)
 	if err != nil {
 		return err
 	}
-	done, err := run.client.Post(c.Context, path, order)
-	if err != nil {
-		return run.explain(err)
-	}
 	return sayDone(c, done)
+}
+
+// have has something done in a run.
+func have(c *cli.Context, dir *rundir.Dir, path string, order any) (api.Done, error) {
+	run, err := coordinatorOf(dir)
+	if err != nil {
+		return api.Done{}, err
+	}
+	done, err := run.client.Post(c.Context, path, order)
+	return done, run.explain(err)
 }
 
 // sayDone prints what was done.

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/rundir"
 	"example.org/daisy/launcher"
 	"example.org/daisy/launcher/launchertest"
@@ -172,5 +177,39 @@ func TestASubmissionOfACoordinatorThatIsNotAnsweredIsLookedFor(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir.Path(), "coordinator.json")); err != nil {
 		t.Error(err)
+	}
+}
+
+// full is an output that takes nothing.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// The run is in the hands of its coordinator then, which gives its blocks their grace.
+func TestACancelThatTheCoordinatorHasHeardEndsNoJobThoughNobodyCanBeToldOfIt(t *testing.T) {
+	dir := queuedRun(t)
+	secret, err := dir.Secret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := 0
+	coordinator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		heard++
+		text, _ := json.Marshal(api.Done{Version: api.ControlVersion, Message: "it ends"})
+		w.Header().Set(api.HeaderProof, api.Key{Run: dir.RunID(), Secret: secret}.ProveAnswer(r, http.StatusOK, text))
+		_, _ = w.Write(text)
+	}))
+	defer coordinator.Close()
+	if err := dir.WriteDiscovery(rundir.Discovery{Epoch: 1, Addresses: []string{coordinator.Listener.Addr().String()}}); err != nil {
+		t.Fatal(err)
+	}
+	fake := fakeQueue(t)
+	fake.Say("squeue", launchertest.Answer{Stdout: "7|RUNNING|N/A|n2|dz-" + dir.RunID() + "|None\n"})
+	var errs output
+	if status := run([]string{"daisy-submit", "cancel", dir.Path()}, full{}, &errs); status != exitInfrastructure || heard != 1 {
+		t.Errorf("status %d, heard %d times: %s", status, heard, errs.text.String())
+	}
+	if asked := append(fake.Calls("squeue"), fake.Calls("scancel")...); len(asked) > 0 {
+		t.Errorf("Slurm is asked %v", asked)
 	}
 }
