@@ -213,7 +213,7 @@ func (c *checking) clients(i int, t *Task) {
 	if len(t.Env) > 0 {
 		c.task(i, "env", "a client that comes by itself has its own environment"+instead)
 	}
-	if t.Slots != 1 {
+	if t.Slots != 1 || t.Fill {
 		c.task(i, "slots", "a client that comes by itself asks for as many blocks as it likes; leave it out, and limit them with max_workers")
 	}
 	if t.MaxBlocksPerWorker != 0 {

@@ -142,7 +142,7 @@ func Keys() []Key {
 		{"command", "interpreter", "string", "\"python3\"", "Only with `python`: the Python that imports it, 3.8 or later, such as `\".venv/bin/python\"`.", ""},
 		{"command", "block", "string", "none", "Only with `python`: a package whose `Block` the function gets in place of daisy's own, such as `\"daisy\"` for a function written for daisy 2; see [programs.md](programs.md#functions-written-for-daisy-2).", ""},
 		{"command", "daisy", "list of strings", "none", "Only in `run`: a worker script of daisy 2 with what runs it, such as `[\"python\", \"worker.py\"]`, started once for each slot; it asks for blocks with `daisy.Client`.", ""},
-		{"command", "clients", "string", "none", "Only in `run`: `\"daisy\"`: nothing is started; scripts with `daisy.Client` that you start yourself on the coordinator's machine get the blocks. See [daisy.md](programs.md#clients-scripts-of-daisy-2-that-you-start-yourself).", ""},
+		{"command", "clients", "string", "none", "Only in `run`: `\"daisy\"`: nothing is started; scripts with `daisy.Client` that you start yourself on the coordinator's machine get the blocks. See [programs.md](programs.md#clients-scripts-of-daisy-2-that-you-start-yourself).", ""},
 		{"amounts", "cpu", "number", "none", "Cores; thousandths are possible (`0.5`).", ""},
 		{"amounts", "memory", "size", "none", "Memory.", ""},
 		{"amounts", "gpu", "integer", "none", "GPUs. They are numbered, and each slot sees its own.", ""},

@@ -54,6 +54,8 @@ class TaskStats:
     wall_seconds: Optional[float]
     cpu_busy: Optional[float]
     peak_rss_bytes: Optional[int]
+    gpu_util_pct: Optional[float]
+    peak_gpu_mem_bytes: Optional[int]
     block_seconds: BlockSeconds
     failures: Tuple[Failure, ...]  # the first 100
 
