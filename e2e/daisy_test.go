@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -149,6 +150,40 @@ while True:
 		if wall[b] <= 0 || cpu[b] <= 0 || cpu[b] > 10 || !math.IsNaN(float64(gpu[b])) || rss[b] < 1<<20 || written[b] < 1_000_000 || written[b] > 1_100_000 {
 			t.Errorf("block %d used %v %v %v %v %v", b, wall[b], cpu[b], gpu[b], rss[b], written[b])
 		}
+	}
+}
+
+// The client itself has no GPU here, so that a script of its own says what one would.
+func TestWhatAClientOfDaisySaysOfGPUsIsKept(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		testenv.Unavailable(t, "it runs a script in Python: "+err.Error())
+	}
+	dir, path := writeJob(t, job(tracked, blocks("work", 2)+fmt.Sprintf("run = { daisy = [%q, \"worker.py\"] }\nresource_tracking = true\nmax_workers = 1\n", python)))
+	writeFile(t, filepath.Join(dir, "worker.py"), `
+import os, socket, struct
+context = dict(entry.split("=") for entry in os.environ["DAISY_CONTEXT"].split(":"))
+server = socket.create_connection((context["hostname"], int(context["port"])))
+stream = server.makefile("rwb")
+def send(message):
+    stream.write(struct.pack(">IB", len(message) + 1, 2) + message)
+    stream.flush()
+while True:
+    send(b"\x00\x04work\x00")
+    got = stream.read(struct.unpack(">I", stream.read(4))[0])
+    if got[1] != 1:
+        break
+    # What was sent is the block, created, without statistics and timeout; it goes back as done, with statistics.
+    send(b"\x02" + got[2:-3] + b"\x02\x01" + struct.pack("<dd", 0.001, 0.25) + b"\x01\x02\x03" + struct.pack("<f", 12.5) + b"\xfb" + struct.pack("<H", 4096))
+`)
+	wantStatus(t, 0, dir, "run", path, "--run-dir", "out.run")
+	group := dir + "/tracking/work"
+	if util, memory := cells[float32](t, group, "gpu_util_pct", 2), cells[uint64](t, group, "gpu_mem_bytes", 2); !slices.Equal(util, []float32{12.5, 12.5}) || !slices.Equal(memory, []uint64{4096, 4096}) {
+		t.Errorf("the blocks used %v %% of GPUs and %v bytes", util, memory)
+	}
+	if work := task(t, statsOf(t, dir+"/out.run"), "work"); work.GPUUtilPercent == nil || *work.GPUUtilPercent != 12.5 || work.PeakGPUMemBytes == nil || *work.PeakGPUMemBytes != 4096 {
+		t.Errorf("the statistics have %v %% and %v bytes", work.GPUUtilPercent, work.PeakGPUMemBytes)
 	}
 }
 
