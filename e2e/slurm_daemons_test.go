@@ -108,6 +108,7 @@ case $how in
 nothing) exit 0 ;;
 hangs) sleep 1000 ;;
 ended) "$REAL" "$@" | sed 's/RUNNING/COMPLETED/' ;;
+cancelled) "$REAL" "$@" | sed 's/PENDING/CANCELLED/' ;;
 unknown) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1 ;;
 *) exec "$REAL" "$@" ;;
 esac`
@@ -144,4 +145,7 @@ func lying(t *testing.T, how string, answers int) {
 func TestOnSlurmASqueueThatHangsIsNotBelieved(t *testing.T)           { lying(t, "hangs", 1) }
 func TestOnSlurmASqueueThatSaysNothingIsNotBelieved(t *testing.T)     { lying(t, "nothing", 3) }
 func TestOnSlurmASqueueThatSaysAllHasEndedIsNotBelieved(t *testing.T) { lying(t, "ended", 3) }
-func TestOnSlurmASqueueThatKnowsNoJobIsNotBelieved(t *testing.T)      { lying(t, "unknown", 2) }
+func TestOnSlurmASqueueThatSaysPendingJobsAreCancelledIsNotBelieved(t *testing.T) {
+	lying(t, "cancelled", 3)
+}
+func TestOnSlurmASqueueThatKnowsNoJobIsNotBelieved(t *testing.T) { lying(t, "unknown", 2) }

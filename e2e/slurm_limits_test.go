@@ -3,9 +3,13 @@
 package e2e
 
 import (
+	"fmt"
+	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	tables "example.org/daisy/internal/report"
 	"example.org/daisy/internal/slurmlab"
 )
 
@@ -85,6 +89,21 @@ func TestOnSlurmAPartitionThatIsDownIsWaitedFor(t *testing.T) {
 	j.wantNoLoss()
 }
 
+func TestOnSlurmWorkersThatRunAndDoNotConnectAreSaidWithTheirLog(t *testing.T) {
+	t.Parallel()
+	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true}), "alice", "slow", job("[slurm]\ntime = \"10m\"\nsetup = \"echo this takes its time; sleep 8\"",
+		lineOf("work", 2, writes)+"max_workers = 1"))
+	s := j.start("slurm")
+	log := filepath.Join(j.run("slurm"), "logs", "1.0.log")
+	j.await("the word that nobody has connected", func() bool {
+		waits := j.waitsFor()
+		return strings.Contains(waits, "1 job running, none connected for ") && strings.Contains(waits, "; see "+log)
+	})
+	wantText(t, readFile(t, log), "this takes its time")
+	j.ends(s, 0)
+	j.wantNothingLeft()
+}
+
 func TestOnSlurmWhatCanNeverRunEndsWithStatus2(t *testing.T) {
 	t.Parallel()
 	lab := slurmlab.Start(t, slurmlab.Options{})
@@ -101,7 +120,10 @@ func TestOnSlurmWhatCanNeverRunEndsWithStatus2(t *testing.T) {
 			j := newSlurmJob(t, lab, "alice", c.name, job("[slurm]\n"+c.slurm, lineOf("work", 10, writes)+"max_workers = 3\n"+c.task))
 			r := j.ends(j.start("slurm"), 2)
 			j.wantNothingLeft()
-			wantText(t, r.all(), c.slurmSays, c.says)
+			wantText(t, r.stderr, "task \"work\": ", c.slurmSays, c.says, "plan job.toml --test-only")
+			if strings.Contains(r.all(), "--resume") {
+				t.Errorf("nothing was run, and it is said how to go on with it:\n%s", r.all())
+			}
 			if n := len(j.results("slurm")); n > 0 {
 				t.Errorf("%d blocks ran", n)
 			}
@@ -160,16 +182,73 @@ func TestOnSlurmMoreThanWasAskedForIsShown(t *testing.T) {
 	t.Parallel()
 	// The first gives whole nodes, the second a core for each 500 MB.
 	conf := "PartitionName=whole Nodes=n[1-4] OverSubscribe=EXCLUSIVE\nPartitionName=thin Nodes=n[1-4] MaxMemPerCPU=500"
-	for _, c := range []struct{ partition, memory string }{{"whole", "100MiB"}, {"thin", "1900MiB"}} {
+	for _, c := range []struct{ partition, requires, asked, given string }{
+		{"whole", `cpu = 1, memory = "100MiB", gpu = 1`, "1 core, 100MiB, 1 GPU", "4 cores, 100MiB, 2 GPUs"},
+		{"thin", `cpu = 1, memory = "1900MiB"`, "1 core, 1.9GiB", "4 cores, 1.9GiB"},
+	} {
 		t.Run(c.partition, func(t *testing.T) {
 			t.Parallel()
 			j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true, Conf: conf}), "alice", "more", job("[slurm]\ntime = \"10m\"\npartition = \""+c.partition+"\"",
-				lineOf("work", 20, slow(0.6)+writes)+"max_workers = 2\nrequires = { cpu = 1, memory = \""+c.memory+"\" }"))
+				lineOf("work", 20, slow(0.6)+writes)+"max_workers = 2\nrequires = { "+c.requires+" }"))
 			r := j.completes()
 			j.wantNoLoss()
 			wantText(t, r.stderr, "was given 4 CPUs of its node and had asked for 1")
+			s := j.stats()
+			for _, w := range s.Workers {
+				if asked, given := tables.Amounts(w.Asked), tables.Amounts(w.Granted); asked != c.asked || given != c.given {
+					t.Errorf("worker %s asked for %s and was given %s, want %s and %s", w.ID, asked, given, c.asked, c.given)
+				}
+			}
+			sum := 0.0
+			for _, n := range s.Nodes {
+				h := n.CoreHours
+				if h.Granted == nil || *h.Used <= 0 || *h.Granted < 3.9**h.Used {
+					t.Fatalf("node %s has core-hours %+v: want four times as many given as used", n.Node, h)
+				}
+				sum += *h.Granted
+			}
+			if all := s.Run.CoreHours.Granted; all == nil || math.Abs(*all-sum) > 1e-9 {
+				t.Errorf("the core-hours of the run are %+v, and its nodes were given %v", s.Run.CoreHours, sum)
+			}
+			cmd := j.lab.Command(j.user, j.program, "workers", "run")
+			cmd.Dir = j.folder("slurm")
+			text, err := cmd.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantText(t, string(text), c.given)
 		})
 	}
+}
+
+// TestOnSlurmWorkersFillTheirNodes: a worker runs as many blocks at once as what it was given holds, by cores, by memory, by GPUs.
+func TestOnSlurmWorkersFillTheirNodes(t *testing.T) {
+	t.Parallel()
+	lab := slurmlab.Start(t, slurmlab.Options{NoAccounting: true, Conf: "PartitionName=whole Nodes=n[1-4] OverSubscribe=EXCLUSIVE"})
+	task := func(id, requires, slurm string, n, maxWorkers int) string {
+		return lineOf(id, n, "mkdir out/$DAISY_TASK_ID.$I.$DAISY_GPUS.gpu; "+slow(0.5)+"rmdir out/$DAISY_TASK_ID.$I.$DAISY_GPUS.gpu; "+writes) +
+			fmt.Sprintf("slots = \"fill\"\nmax_workers = %d\nrequires = { %s }\n%s\n", maxWorkers, requires, slurm)
+	}
+	j := newSlurmJob(t, lab, "alice", "fill", job("[slurm]\ntime = \"10m\"\npartition = \"whole\"",
+		task("cores", `cpu = 1, memory = "900MiB"`, "", 32, 16),
+		task("memory", `cpu = 1, memory = "900MiB"`, `slurm.memory_option = "mem"`, 2, 2),
+		task("gpus", `cpu = 1, memory = "100MiB", gpu = 1`, "", 4, 8)))
+	r := j.completes()
+	j.wantNoLoss()
+	want := map[string]int64{"cores": 4, "memory": 1, "gpus": 2}
+	s := j.stats()
+	for _, w := range s.Workers {
+		if w.Slots != want[w.Task] || tables.Amounts(w.Asked)[:6] != "1 core" || tables.Amounts(w.Granted)[:7] != "4 cores" {
+			t.Errorf("worker %s of %s has %d slots, asked for %s and was given %s; want %d slots of 4 cores",
+				w.ID, w.Task, w.Slots, tables.Amounts(w.Asked), tables.Amounts(w.Granted), want[w.Task])
+		}
+	}
+	for _, task := range s.Tasks {
+		if task.ID == "cores" && (task.MaxConcurrency != 16 || task.Workers > 4) {
+			t.Errorf("%d blocks of %s ran at once, on %d workers", task.MaxConcurrency, task.ID, task.Workers)
+		}
+	}
+	wantText(t, r.stderr, `task "memory": worker `, "has 1 slot, which need 1: ")
 }
 
 func TestOnSlurmOneArrayWaitsForAllBehindItsThrottle(t *testing.T) {

@@ -112,7 +112,7 @@ func TestOnSlurmWorkersStartAtOnceAndAreAskedForAtOnce(t *testing.T) {
 		t.Fatalf("%d workers, %d blocks, and the calls %v", len(started), len(began), calls)
 	}
 	// Medians, as other programs run on this machine; the budgets are 300 ms and 1 s.
-	var starts, asks []time.Duration
+	var starts, asks, gaps []time.Duration
 	for i := range started {
 		starts = append(starts, began[i].Sub(started[i]))
 	}
@@ -121,9 +121,17 @@ func TestOnSlurmWorkersStartAtOnceAndAreAskedForAtOnce(t *testing.T) {
 			asks = append(asks, c.at.Sub(calls[i-1].at))
 		}
 	}
+	for i, c := range timesOf(calls, "sbatch")[1:] { // each worker runs one block, which takes no time
+		gaps = append(gaps, c.at.Sub(began[i]))
+	}
 	slices.Sort(starts)
 	slices.Sort(asks)
+	slices.Sort(gaps)
 	t.Logf("from the start of a worker to its first block: %v; from the squeue that shows its end to sbatch: %v", starts, asks)
+	t.Logf("from the last block of a worker to the sbatch of the next: %v", gaps)
+	if m := gaps[len(gaps)/2]; m > 2500*time.Millisecond {
+		t.Errorf("the median from a last block to sbatch is %v", m)
+	}
 	if m := starts[len(starts)/2]; m > time.Second {
 		t.Errorf("the median of the starts is %v", m)
 	}

@@ -101,6 +101,8 @@ type Request struct {
 	CPUMilli    int64
 	MemoryBytes int64
 	GPUs        int
+	// Fill: a worker can make use of more than that, if it is given more.
+	Fill bool
 	// Throttle is how many of them may run at once, in a Queue, where the rest waits; 0 = all.
 	Throttle int
 	// Exclude are nodes on which none is to start; never any where there is one node only.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -265,6 +266,27 @@ func explain(err error) error {
 	before, rest, _ := strings.Cut(text, "can't evaluate field ")
 	name, _, _ := strings.Cut(rest, " ")
 	return fmt.Errorf("%sthere is no field %s; there are %s", before, name, strings.Join(known, ", "))
+}
+
+// noCommand are lines of a template of which nothing is left in the script.
+var noCommand = regexp.MustCompile(`^\{\{-?\s*(if|else|end|with|range|/\*)[^}]*\}\}$`)
+
+// Ignored is the first #SBATCH line of a template, from 1, that sbatch does not read, as a command stands before it; 0 if there is none.
+func (t *Template) Ignored() int {
+	n, over := 0, false
+	for line := range strings.Lines(t.text) {
+		n++
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "#SBATCH"):
+			if over {
+				return n
+			}
+		case line != "" && !strings.HasPrefix(line, "#") && !noCommand.MatchString(line):
+			over = true
+		}
+	}
+	return 0
 }
 
 // Directives are the options in the #SBATCH lines of a template, with their lines from 1.

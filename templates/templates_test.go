@@ -177,6 +177,36 @@ func TestTheScriptSetsUpAndBecomesTheWorker(t *testing.T) {
 	}
 }
 
+// TestASetupThatFailsEndsTheJobIfItSaysSo: where it does not, its words are in the log, and the worker starts.
+func TestASetupThatFailsEndsTheJobIfItSaysSo(t *testing.T) {
+	for setup, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"module load cuda":                                     {0, "the worker runs"},
+		"module load cuda || exit 3":                           {3, ""},
+		"set -u\necho $NOT_THERE":                              {1, ""},
+		"set +u\nset -o pipefail\nfalse | true":                {0, "the worker runs"},
+		"head -c 10000 /dev/zero | tr '\\0' x; echo; exit 0\n": {0, "xxx"},
+	} {
+		script, err := Worker.Render(Values{Argv: []string{"/bin/echo", "the worker runs"}, Dir: "/", Tag: "1", Setup: setup})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("bash")
+		cmd.Env, cmd.Stdin = []string{"PATH=/usr/bin:/bin"}, bytes.NewReader(script)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, _ := cmd.Output()
+		if got := cmd.ProcessState.ExitCode(); got != want.status || !strings.Contains(string(out), want.says) {
+			t.Errorf("%q: status %d, %.50q, want %+v", setup, got, out, want)
+		}
+		if strings.HasPrefix(setup, "module") && !strings.Contains(stderr.String(), "module: command not found") {
+			t.Errorf("%q: nothing says why: %q", setup, stderr.String())
+		}
+	}
+}
+
 func TestAVariableThatNoShellCanHoldReachesTheWorker(t *testing.T) {
 	v := Values{Argv: []string{"/usr/bin/env"}, Dir: "/", Tag: "1", GPUs: true, Env: []string{"lower.case=a b", "1=$(id)"}}
 	script, err := Worker.Render(v)

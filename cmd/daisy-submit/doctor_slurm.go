@@ -183,9 +183,9 @@ func (cl *cluster) taskFindings(j *job.Job, t *job.Task, worker string) (list []
 	if fitting != nil {
 		list = append(list, archFinding(about("architecture"), worker, fitting))
 	}
-	if slices.ContainsFunc(parts, func(p slurm.Partition) bool { return p.Exclusive }) {
+	if slices.ContainsFunc(parts, func(p slurm.Partition) bool { return p.Exclusive }) && !t.Fill {
 		list = append(list, is(about("OverSubscribe"), warning, "EXCLUSIVE: each worker gets a whole node, whatever it asks for",
-			"all of the node is charged: let one worker use it, with slots so many that slots × requires fill a node"))
+			"all of the node is charged: let one worker use it, with slots = \"fill\" of the task"))
 	}
 	return list
 }
@@ -291,7 +291,7 @@ func (cl *cluster) timeFinding(o *slurm.Options, parts []slurm.Partition, check 
 		return is(check, missing, fmt.Sprintf("%s, but partition %s gives %s", units.WriteDuration(o.Time), name, units.WriteDuration(most)),
 			fmt.Sprintf("Slurm would refuse such jobs, or take them and never start them: write time = %q or less (workers whose time is over are replaced), or take another partition", units.WriteDuration(most)))
 	}
-	if limit, known := cl.longest[o.QOS]; known && o.Time > limit {
+	if limit, known := cl.longest[strings.ToLower(o.QOS)]; known && o.Time > limit {
 		return is(check, missing, fmt.Sprintf("%s, but QOS %s gives %s", units.WriteDuration(o.Time), o.QOS, units.WriteDuration(limit)), fmt.Sprintf("write time = %q or less, or change qos", units.WriteDuration(limit)))
 	}
 	switch {

@@ -90,6 +90,7 @@ func TestTheDoctorComparesEachTaskWithTheCluster(t *testing.T) {
 		"longest time":             {ofTask("cpu = 2", `partition = "short"`), "task a: time", warning, []string{"the longest is taken, 5m"}},
 		"too much time":            {ofTask("cpu = 2", `partition = "short"`, `time = "10m"`), "task a: time", missing, []string{"gives 5m", `time = "5m"`}},
 		"too much time for QOS":    {ofTask("cpu = 2", `qos = "night"`, `time = "1h"`), "task a: time", missing, []string{"QOS night gives 30m"}},
+		"that QOS in capitals":     {ofTask("cpu = 2", `qos = "NIGHT"`, `time = "1h"`), "task a: time", missing, []string{"QOS NIGHT gives 30m"}},
 		"any of several":           {ofTask("cpu = 2", `partition = "short,cpu"`, `time = "10m"`), "task a: time", fine, nil},
 		"no such partition":        {ofTask("cpu = 2", `partition = "nope"`), "task a: partition", missing, []string{"nope", "there are cpu, short"}},
 		"a partition that is down": {ofTask("cpu = 2", `partition = "closed"`, `account = "acc"`), "task a: partition", warning, []string{"closed is DOWN"}},

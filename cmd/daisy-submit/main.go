@@ -20,6 +20,7 @@ const (
 	exitIncomplete     = 1   // some did not
 	exitUsage          = 2   // the job file or the command line is wrong: nothing was started
 	exitInfrastructure = 3   // cannot start workers, cannot listen, cannot write
+	exitBroken         = 4   // of simulate: an invariant was broken, which is a fault of this program
 	exitInterrupted    = 130 // by Ctrl-C; by another signal, 128 and its number
 )
 

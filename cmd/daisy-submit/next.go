@@ -50,6 +50,14 @@ func nextOf(s *api.Stats) []string {
 		abandoned, failed = abandoned+t.Abandoned, failed+t.Failed
 	}
 	switch {
+	case *s.Run.ExitStatus == exitUsage: // nothing could start, so there is nothing to go on with
+		if s.Run.JobFile == nil {
+			return nil
+		}
+		return []string{
+			next("after a change of the job file: what Slurm says of it", "plan", *s.Run.JobFile, "--test-only"),
+			next("then a new run, as nothing of this one was run", "run", *s.Run.JobFile),
+		}
 	case failed > 0:
 		return []string{
 			next("what failed, and why", "logs", dir, "--failed"),

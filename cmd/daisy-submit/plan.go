@@ -139,6 +139,8 @@ type planTask struct {
 	Unwritten  *planRest   `json:"unwritten"`
 	BlockRead  []int64     `json:"block_read"`
 	BlockWrite []int64     `json:"block_write"`
+	ReadBytes  *int64      `json:"read_bytes"`
+	WriteBytes *int64      `json:"write_bytes"`
 	Requires   string      `json:"requires"`
 	MaxWorkers int64       `json:"max_workers"`
 	AtOnce     int64       `json:"at_once"`
@@ -225,6 +227,7 @@ func makePlan(j *job.Job) (*plan, error) {
 		p.Blocks += pt.Blocks
 		p.Tasks = append(p.Tasks, pt)
 	}
+	p.addBytes(j)
 	return p, nil
 }
 
@@ -355,9 +358,10 @@ func (p *plan) write(w io.Writer) error {
 		tasks = append(tasks, []string{t.ID, dash(strings.Join(t.After, ", ")), units.Count(t.Blocks), done, numbers(t.Grid, " x "), strconv.Itoa(t.Levels), readable(t.requires), limit, units.Count(t.AtOnce)})
 		regions = append(regions, []string{t.ID, t.TotalRead.String(), t.TotalWrite.String(), numbers(t.BlockRead, " x "), numbers(t.BlockWrite, " x "), t.Fit})
 		for _, a := range []struct {
-			role string
-			v    *planVolume
-		}{{"array", t.Input}, {"output", t.Output}} {
+			role  string
+			v     *planVolume
+			block *int64
+		}{{"array", t.Input, t.ReadBytes}, {"output", t.Output, t.WriteBytes}} {
 			if a.v == nil {
 				continue
 			}
@@ -369,7 +373,11 @@ func (p *plan) write(w io.Writer) error {
 			if a.v.VoxelSize != nil {
 				size = strings.Trim(fmt.Sprint(a.v.VoxelSize), "[]")
 			}
-			arrays = append(arrays, []string{t.ID, a.role, a.v.Path, a.v.Format, a.v.Type, numbers(a.v.Shape, " x "), unit + " " + numbers(a.v.Chunks, " x "), size})
+			block := "-"
+			if a.block != nil {
+				block = units.Size(*a.block)
+			}
+			arrays = append(arrays, []string{t.ID, a.role, a.v.Path, a.v.Format, a.v.Type, numbers(a.v.Shape, " x "), unit + " " + numbers(a.v.Chunks, " x "), block, size})
 		}
 	}
 	blocks := units.Plural(p.Blocks, "block")
@@ -396,7 +404,7 @@ func (p *plan) write(w io.Writer) error {
 		}
 	}
 	if arrays != nil {
-		if err := report.Grid(w, "\nArrays", []string{"<task", "<role", "<path", "<format", "<type", "shape", "<written in", "voxel size"}, arrays); err != nil {
+		if err := report.Grid(w, "\nArrays", []string{"<task", "<role", "<path", "<format", "<type", "shape", "<written in", "a block", "voxel size"}, arrays); err != nil {
 			return err
 		}
 	}

@@ -28,13 +28,16 @@ type planSlurm struct {
 	First   int64 `json:"first"`
 	// Arrays: they are elements of job arrays.
 	Arrays bool `json:"arrays"`
+	// Fill: a worker has as many slots as what it is given holds; it asks for one.
+	Fill bool `json:"fill"`
 	// Cores, MemoryBytes and GPUs are what one worker asks for.
 	Cores       int64 `json:"cores"`
 	MemoryBytes int64 `json:"memory_bytes"`
 	GPUs        int64 `json:"gpus"`
 	// TimeSeconds is the limit of a worker, null if the partition's default holds.
 	TimeSeconds *float64 `json:"time_seconds"`
-	// CoreHours is what the workers cost if each of them lives to its limit once; BlockCoreHours is what the blocks cost if each attempt
+	// CoreHours is what the workers cost if each of them lives to its limit once, by what each asks for, or by the forecast if that is more;
+	// BlockCoreHours is what the blocks cost if each attempt
 	// takes its timeout. Null without a limit, or a timeout.
 	CoreHours      *float64 `json:"core_hours"`
 	BlockCoreHours *float64 `json:"block_core_hours"`
@@ -61,14 +64,14 @@ func (p *plan) addSlurm(j *job.Job) {
 		r := coordinator.RequestFor(j, t, "1", 1, nil, "")
 		slots := int64(max(t.Slots, 1))
 		s := planSlurm{
-			Task: t.ID, Workers: (p.Tasks[i].AtOnce + slots - 1) / slots, Arrays: o.Arrays,
+			Task: t.ID, Workers: (p.Tasks[i].AtOnce + slots - 1) / slots, Arrays: o.Arrays, Fill: t.Fill,
 			Cores: max((r.CPUMilli+999)/1000, 1), MemoryBytes: r.MemoryBytes, GPUs: int64(r.GPUs),
 		}
 		s.First = min(int64(firstWorkers(t)), s.Workers)
 		if o.Time > 0 {
 			seconds := o.Time.Seconds()
-			hours := float64(s.Workers) * float64(s.Cores) * o.Time.Hours()
-			s.TimeSeconds, s.CoreHours = &seconds, &hours
+			s.TimeSeconds = &seconds
+			s.cost()
 		}
 		if left := p.Tasks[i].Blocks - p.Tasks[i].Masked - p.Tasks[i].Unselected - p.Tasks[i].Done; t.Timeout > 0 {
 			hours := float64(max(left, 0)) * float64(1+t.MaxRetries) * t.Timeout.Hours() * float64(s.Cores) / float64(slots)
@@ -76,6 +79,23 @@ func (p *plan) addSlurm(j *job.Job) {
 		}
 		p.Slurm = append(p.Slurm, s)
 	}
+}
+
+// cost is the most that the workers of a task cost in one life.
+func (s *planSlurm) cost() {
+	if s.TimeSeconds == nil {
+		return
+	}
+	hours := float64(s.Workers) * float64(s.most()) * *s.TimeSeconds / 3600
+	s.CoreHours = &hours
+}
+
+// most is how many cores one worker gets: what it asks for, or what Slurm says, which may be more.
+func (s *planSlurm) most() int64 {
+	if f := s.Forecast; f != nil && f.Cores != nil {
+		return max(s.Cores, *f.Cores)
+	}
+	return s.Cores
 }
 
 // askForecasts asks Slurm once for each kind of worker. The error is that of tasks whose workers it would refuse.
@@ -111,6 +131,7 @@ func (p *plan) askForecasts(ctx context.Context, j *job.Job) error {
 			known[kind] = f
 		}
 		p.Slurm[i].Forecast = f
+		p.Slurm[i].cost()
 		if f.refused {
 			errs = append(errs, fmt.Errorf("task %q: Slurm would refuse its workers: %s", t.ID, *f.Said))
 		}
@@ -165,6 +186,9 @@ func (p *plan) writeSlurm(w io.Writer, now time.Time) error {
 		if s.GPUs > 0 {
 			asks += ", " + units.Plural(s.GPUs, "GPU")
 		}
+		if s.Fill {
+			asks += ", and fills what it is given"
+		}
 		limit := "site's"
 		if s.TimeSeconds != nil {
 			limit = units.WriteDuration(ofSeconds(*s.TimeSeconds))
@@ -174,7 +198,7 @@ func (p *plan) writeSlurm(w io.Writer, now time.Time) error {
 			row = append(row, s.Forecast.text(now))
 		}
 		rows = append(rows, row)
-		cores += s.Workers * s.Cores
+		cores += s.Workers * s.most()
 		if s.CoreHours == nil {
 			known = false
 		} else {
@@ -187,6 +211,14 @@ func (p *plan) writeSlurm(w io.Writer, now time.Time) error {
 	text := "all at once: " + units.Plural(cores, "core")
 	if known {
 		text += fmt.Sprintf(", and %s core-hours if each worker lives to its limit once; a run that takes longer starts others after them", wholeHours(total))
+	}
+	for i := range p.Slurm {
+		if s := &p.Slurm[i]; s.Fill {
+			text += fmt.Sprintf("\n%s fills: that many workers, with one slot each, is the most there can be; with all of a node to each there are fewer", s.Task)
+			if s.Forecast == nil {
+				text += ", each of which costs what it is given (--test-only shows that)"
+			}
+		}
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err

@@ -57,6 +57,30 @@ func TestThePlanSaysWhatWorkersAskOfSlurm(t *testing.T) {
 	}
 }
 
+func TestThePlanShowsTheWorstCaseOfWorkersThatFill(t *testing.T) {
+	text := strings.Replace(slurmJob, "[slurm]", "[slurm]\ntime = \"90m\"", 1)
+	text = strings.Replace(text, "slots = 2\n", "slots = \"fill\"\n", 1)
+	p, status, stderr, _ := planned(t, text)
+	if status != exitOK {
+		t.Fatalf("status %d\n%s", status, stderr)
+	}
+	// A slot for each worker: 6 of 2 cores for 1.5 h, as nobody knows yet what they are given.
+	if a := p.Slurm[0]; !a.Fill || a.Workers != 6 || a.Cores != 2 || *a.CoreHours != 18 || p.Slurm[1].Fill {
+		t.Errorf("%+v", a)
+	}
+	p, _, _, _ = planned(t, text, "--test-only")
+	if a := p.Slurm[0]; a.Workers != 6 || *a.Forecast.Cores != 4 || *a.CoreHours != 36 {
+		t.Errorf("where Slurm gives 4 cores: %+v, %v core-hours", a, *a.CoreHours)
+	}
+	path, _ := slurmJobFile(t, text)
+	_, stdout, _ := call("plan", path)
+	for _, want := range []string{"2 cores, 1GiB, 1 GPU, and fills what it is given", "a fills: that many workers, with one slot each, is the most there can be", "--test-only"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("there is no %q in\n%s", want, stdout)
+		}
+	}
+}
+
 func TestThePlanAsksSlurmOnceForEachKindOfWorker(t *testing.T) {
 	same := slurmJob + "[[task]]\nid = \"c\"\nafter = [\"b\"]\ntotal = { offset = [0], shape = [100] }\nblock = { shape = [10] }\nrun = { command = [\"true\"] }\nmax_workers = 2\n[task.slurm]\npartition = \"gpu\"\nsetup = \"module load 'cuda'\"\n"
 	p, status, stderr, fake := planned(t, same, "--test-only")

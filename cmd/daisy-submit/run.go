@@ -172,6 +172,9 @@ func (r *jobRun) run(ctx context.Context) error {
 	for _, w := range j.Warnings {
 		fmt.Fprintln(r.stderr, "daisy-submit: warning: "+w)
 	}
+	if id := os.Getenv("SLURM_JOB_ID"); id != "" && j.Launcher == "slurm" {
+		fmt.Fprintf(r.stderr, "daisy-submit: this runs inside of job %s of Slurm; its variables (SLURM_*) are not passed on to workers\n", id)
+	}
 	if !j.Selection.IsAll() {
 		fmt.Fprintln(r.stderr, "daisy-submit: "+sayLeft(j))
 	}
@@ -530,6 +533,9 @@ func ended(result coordinator.Result, err error) error {
 	}
 	if status == exitOK {
 		return nil
+	}
+	if m := result.Stats.Run.Message; status == exitUsage && m != nil {
+		return &statusError{status, errors.New(*m)} // the cause is not for the report alone: nothing was run that it could be about
 	}
 	return &statusError{status: status}
 }

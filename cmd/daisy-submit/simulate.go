@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/jobfile"
 	"example.org/daisy/internal/sim"
+	"example.org/daisy/launcher/slurm"
 )
 
 func simulateCommand() *cli.Command {
@@ -39,13 +41,14 @@ EXIT STATUS
    0    the answer was printed, whatever becomes of the run in it
    2    the job file or the command line is wrong, or the run cannot begin or does not end
    3    the tracking folder cannot be read, or the answer could not be written
+   4    a rule that holds in every run was broken in it: a fault of this program, please report it
 `,
 		Flags: append(append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "block-time", Usage: "how long blocks take: `[TASK=]TIME`, of all tasks or of one; may be repeated"},
 			&cli.StringFlag{Name: "times", Usage: "as long as in an earlier run: `RUN_DIR`, latest, or a stats.json"},
 			&cli.Int64Flag{Name: "workers", DefaultText: "as the job says", Usage: "room for `N` blocks at once"},
 			&cli.StringFlag{Name: "queue-wait", DefaultText: "no batch system", Usage: "how long a worker waits in the queue of a batch system: `TIME`"},
-			&cli.StringFlag{Name: "time-limit", DefaultText: "none", Usage: "a batch system ends a worker after `DURATION`"},
+			&cli.StringFlag{Name: "time-limit", DefaultText: "the time of the job's options for Slurm", Usage: "a batch system ends a worker after `DURATION`"},
 			&cli.StringFlag{Name: "start-time", Value: "200ms", Usage: "from the start of a worker until it asks for blocks: `DURATION`"},
 			&cli.StringSliceFlag{Name: "block-failures", Usage: "share of attempts that fail: `[TASK=]SHARE`, as 0.01 or 1%; may be repeated"},
 			&cli.StringFlag{Name: "worker-failures", Value: "0", Usage: "how often a worker dies in an hour: `RATE`, as 0.02"},
@@ -75,7 +78,7 @@ func simulate(c *cli.Context) error {
 	for _, v := range variants {
 		f, err := sim.Predict(v.config)
 		if err != nil {
-			return usage("%s%w", v.prefix(), err)
+			return w.noForecast(v, err)
 		}
 		answer.add(v, &f)
 		if w.svg != "" {
@@ -94,6 +97,14 @@ func simulate(c *cli.Context) error {
 		return infrastructure(err)
 	}
 	return nil
+}
+
+// noForecast is why there is none: the run cannot begin or does not end, or this program is wrong.
+func (w *whatIf) noForecast(v *variant, err error) error {
+	if errors.Is(err, sim.ErrBroken) {
+		return &statusError{exitBroken, fmt.Errorf("%s%w; please report it with the job file and this command (seed %d)", v.prefix(), err, w.seed)}
+	}
+	return usage("%s%w", v.prefix(), err)
 }
 
 // A variant is one run to be simulated.
@@ -211,8 +222,20 @@ func (w *whatIf) configure(v *variant, base *job.Job, code map[string]sim.Foreca
 		k.Scale = v.scales[t.ID]
 		cfg.Code = append(cfg.Code, k)
 	}
+	for _, t := range pipeline.Tasks() {
+		cfg.TimeLimits = append(cfg.TimeLimits, wallTime(j.Task(t.ID)))
+	}
 	v.config = cfg
 	return nil
+}
+
+// wallTime is the time that a task's options ask Slurm for, 0 if they do not say: then it is the partition's, which nobody knows here.
+func wallTime(t *job.Task) time.Duration {
+	if of := t.Options["time"]; len(of) == 1 {
+		d, _ := slurm.ParseTime(of[0]) // the launcher has checked it
+		return d
+	}
+	return 0
 }
 
 func volumeOf(shape []int64) float64 {

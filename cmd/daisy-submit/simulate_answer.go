@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/report"
@@ -125,8 +126,8 @@ func (w *whatIf) assumed(v *variant) assumed {
 	if w.queueText != "" {
 		a.QueueWait = &w.queueText
 	}
-	if w.timeLimit > 0 {
-		s := w.timeLimit.Seconds()
+	if limit := w.shortest(v); a.Batch && limit > 0 {
+		s := limit.Seconds()
 		a.TimeLimitSeconds = &s
 	}
 	if w.workers > 0 {
@@ -334,6 +335,17 @@ func (s *simulation) write(w io.Writer) error {
 	}
 	_, err := fmt.Fprintln(w, "\nNothing was started.")
 	return err
+}
+
+// shortest is the time limit, or the shortest of those of the tasks; 0 if there is none.
+func (w *whatIf) shortest(v *variant) time.Duration {
+	limit := w.timeLimit
+	for _, d := range v.config.TimeLimits {
+		if w.timeLimit == 0 && d > 0 && (limit == 0 || d < limit) {
+			limit = d
+		}
+	}
+	return limit
 }
 
 func (s *simulation) writeAssumed(w io.Writer) error {

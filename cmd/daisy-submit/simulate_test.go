@@ -195,6 +195,44 @@ func TestABatchSystemIsWaitedForInASimulation(t *testing.T) {
 	}
 }
 
+func TestAForecastThatBreaksARuleHasAStatusOfItsOwn(t *testing.T) {
+	for err, want := range map[error]int{fmt.Errorf("%w, at 3s: block 7 is counted twice", sim.ErrBroken): exitBroken, errors.New("the run does not end"): exitUsage} {
+		var s *statusError
+		if got := (&whatIf{seed: 5}).noForecast(&variant{}, err); !errors.As(got, &s) || s.status != want || !strings.Contains(got.Error(), err.Error()) {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
+
+func TestASimulationTakesTheTimeThatAJobAsksSlurmFor(t *testing.T) {
+	job := strings.Replace(twoTasks, "resources = { cpu = 8 }", "launcher = \"slurm\"", 1)
+	job = strings.Replace(job, `id = "predict"`, "id = \"predict\"\nslurm = { time = \"30m\" }", 1)
+	job = strings.Replace(job, `id = "label"`, "id = \"label\"\nslurm = { time = \"2:00:00\" }", 1)
+	path := writeJob(t, job)
+	wall := func(args ...string) (float64, *float64) {
+		s := simulated(t, path, append([]string{"--block-time", "10m", "--max-workers", "10", "--only", "predict"}, args...)...)
+		return s.Forecasts[0].WallSeconds, s.Assumed.TimeLimitSeconds
+	}
+	own, limit := wall()
+	if limit == nil || *limit != 1800 {
+		t.Errorf("the limit is %v, want the 30 min of the job", limit)
+	}
+	given, limit := wall("--time-limit", "30m")
+	if own != given || *limit != 1800 {
+		t.Errorf("it takes %vs with the time of the job, and %vs with the same that was given", own, given)
+	}
+	long, limit := wall("--time-limit", "20h")
+	if long >= own || *limit != 20*3600 {
+		t.Errorf("it takes %vs with 20 h, and %vs with 30 min", long, own)
+	}
+	// Blocks of 45 min fit the workers of the other task, and not those of this one.
+	for task, want := range map[string]string{"label": "done", "predict": "failed"} {
+		if s := simulated(t, path, "--block-time", "45m", "--max-workers", "10", "--only", task, "--set", "task."+task+".timeout=\"2h\""); s.Forecasts[0].State != want {
+			t.Errorf("with %s alone the run is %s, want %s", task, s.Forecasts[0].State, want)
+		}
+	}
+}
+
 func TestBlocksThatAreDoneAreLeftOutOfASimulation(t *testing.T) {
 	path := writeJob(t, trackedJob)
 	if err := mark(t, path, "then", line(t, 3), 0, 2).Close(); err != nil {

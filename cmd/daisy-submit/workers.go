@@ -86,7 +86,7 @@ func workersOf(c *cli.Context, dir *rundir.Dir, limit int) (*api.WorkerPage, err
 		for i := from; i < len(stats.Workers) && len(all.Workers) < limit; i++ {
 			w := stats.Workers[i]
 			all.Workers = append(all.Workers, api.LiveWorker{ID: w.ID, Task: w.Task, Node: w.Node, State: "ended", End: w.End, Slots: w.Slots, Processed: w.Processed,
-				Failed: w.Failed, BusySeconds: w.BusySeconds, IdleSeconds: w.IdleSeconds, PeakRSSBytes: w.PeakRSSBytes, Log: w.Log})
+				Failed: w.Failed, BusySeconds: w.BusySeconds, IdleSeconds: w.IdleSeconds, PeakRSSBytes: w.PeakRSSBytes, Log: w.Log, Asked: w.Asked, Granted: w.Granted})
 		}
 		if next := from + len(all.Workers); next < len(stats.Workers) {
 			text := strconv.Itoa(next)
@@ -122,6 +122,10 @@ func writeWorkers(c *cli.Context, page *api.WorkerPage) error {
 	if ofJobs {
 		head = append(head, "<job", "time left")
 	}
+	given := slices.ContainsFunc(page.Workers, func(w api.LiveWorker) bool { return w.Granted != (api.Amounts{}) })
+	if given {
+		head = append(head, "<asked for", "<given")
+	}
 	var rows [][]string
 	for _, w := range page.Workers {
 		state := w.State
@@ -145,6 +149,9 @@ func writeWorkers(c *cli.Context, page *api.WorkerPage) error {
 				left = units.Duration(ofSeconds(*w.LeftSeconds))
 			}
 			row = append(row, or(w.Job), left)
+		}
+		if given {
+			row = append(row, report.Amounts(w.Asked), report.Amounts(w.Granted))
 		}
 		rows = append(rows, row)
 	}

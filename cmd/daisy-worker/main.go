@@ -68,7 +68,7 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 		Commands:        []*cli.Command{conformanceCommand()},
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "run-dir", Usage: "the run directory `DIR`"},
-			&cli.IntFlag{Name: "slots", Value: 1, Usage: "run `N` blocks at once"},
+			&cli.StringFlag{Name: "slots", Value: "1", Usage: "run `N` blocks at once; fill: as many as what a batch system gave it holds (for launchers)"},
 			&cli.StringFlag{Name: "name", Usage: "the worker's `NAME` in the reports, where no launcher gave it one (default: host and process id)"},
 			&cli.StringFlag{Name: "task", Usage: "serve this `TASK`, where no launcher started it (default: any)"},
 		},
@@ -101,7 +101,7 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 // configure reads the command line and the environment of a launcher, or of the job of a batch system.
 func configure(c *cli.Context, getenv func(string) string, log io.Writer) (worker.Config, error) {
 	cfg := worker.Config{
-		RunDir: c.String("run-dir"), Slots: c.Int("slots"), Task: c.String("task"), Version: version.String(), Log: log,
+		RunDir: c.String("run-dir"), Slots: 1, Fill: c.String("slots") == "fill", Task: c.String("task"), Version: version.String(), Log: log,
 		Identity: worker.Identity{Name: c.String("name")},
 	}
 	if c.Args().Present() {
@@ -113,12 +113,17 @@ func configure(c *cli.Context, getenv func(string) string, log io.Writer) (worke
 	if info, err := os.Stat(cfg.RunDir); err == nil && !info.IsDir() {
 		return cfg, fmt.Errorf("--run-dir %s is not a directory", cfg.RunDir)
 	}
-	if cfg.Slots < 1 {
-		return cfg, fmt.Errorf("--slots is %d, at least 1 is needed", cfg.Slots)
-	}
 	var err error
+	if text := c.String("slots"); !cfg.Fill {
+		if cfg.Slots, err = strconv.Atoi(text); err != nil || cfg.Slots < 1 {
+			return cfg, fmt.Errorf("--slots is %q, wanted a number from 1, or fill", text)
+		}
+	}
 	if cfg.Job, err = worker.SlurmJob(getenv); err != nil {
 		return cfg, err
+	}
+	if cfg.Job.ID != "" && cfg.Job.MemoryBytes == 0 {
+		cfg.Job.MemoryBytes = process.ThisMachine().MemoryBytes // a site that says nothing of memory gives all that there is
 	}
 	cfg.Node, cfg.GPUs = getenv("DAISY_NODE"), cfg.Job.GPUs
 	if cfg.Node == "" {

@@ -31,7 +31,7 @@ func TestAWrongCommandLineIsOneLineAndStatus2(t *testing.T) {
 	}{
 		{nil, nil, "daisy-worker: --run-dir is needed: the directory that daisy-submit printed when the run began\n"},
 		{nil, []string{"--run-dir", file}, "daisy-worker: --run-dir " + file + " is not a directory\n"},
-		{nil, []string{"--run-dir", dir, "--slots", "0"}, "daisy-worker: --slots is 0, at least 1 is needed\n"},
+		{nil, []string{"--run-dir", dir, "--slots", "0"}, "daisy-worker: --slots is \"0\", wanted a number from 1, or fill\n"},
 		{nil, []string{"--run-dir", dir, "extra"}, "daisy-worker: \"extra\" is not expected; all that there is are flags, see --help\n"},
 		{nil, []string{"--nonsense"}, "daisy-worker: flag provided but not defined: -nonsense\n"},
 		{tagged, []string{"--run-dir", dir}, "daisy-worker: DAISY_TAG is \"3\", but DAISY_ELEMENT is \"x\": it must be a number from 0\n"},

@@ -190,6 +190,9 @@ type LiveWorker struct {
 	// Job is what a batch system calls it ("4711_3"), LeftSeconds how long it may run there; null without one, or if not known.
 	Job         *string  `json:"job"`
 	LeftSeconds *float64 `json:"left_seconds"`
+	// Asked is what the batch system was asked for, Granted what it gave of the node.
+	Asked   Amounts `json:"asked"`
+	Granted Amounts `json:"granted"`
 }
 
 // A BlockPage is some of the blocks of a run: task by task, and in the order of the grid.

@@ -47,7 +47,9 @@ type RunStats struct {
 	// Changes are the limits that were changed while the run went on, in the order in which they became what they are.
 	Changes     []LimitChange `json:"changes"`
 	WorkerHours WorkerHours   `json:"worker_hours"`
-	Resources   []AskedUsage  `json:"resources"`
+	// CoreHours are those of all workers of which a batch system has said what it gave them.
+	CoreHours CoreHours    `json:"core_hours"`
+	Resources []AskedUsage `json:"resources"`
 }
 
 // A Segment is the life of one coordinator.
@@ -76,6 +78,22 @@ type WorkerHours struct {
 	Idle float64 `json:"idle"`
 	// Wasted went into attempts that did not count: failed, timed out, out of memory, lost, returned, refused as stale.
 	Wasted float64 `json:"wasted"`
+}
+
+// CoreHours is what a batch system has given to workers, from their joining to their end: cores × hours. Null where it has not said what
+// it gave.
+type CoreHours struct {
+	// Granted = Used + Idle. Used is what blocks had: requires.cpu × the time of slots with a block.
+	Granted *float64 `json:"granted"`
+	Used    *float64 `json:"used"`
+	Idle    *float64 `json:"idle"`
+}
+
+// Amounts are resources of one worker, all its slots together. Null is what is not known, or was not asked for.
+type Amounts struct {
+	Cores       *float64 `json:"cores"`
+	MemoryBytes *int64   `json:"memory_bytes"`
+	GPUs        *int64   `json:"gpus"`
 }
 
 // AskedUsage compares what a task asked for with what it used.
@@ -201,6 +219,9 @@ type WorkerStats struct {
 	ID    string  `json:"id"`
 	Node  *string `json:"node"`
 	Slots int64   `json:"slots"`
+	// Asked is what a batch system was asked for, and Granted what it gave of the node.
+	Asked   Amounts `json:"asked"`
+	Granted Amounts `json:"granted"`
 	// Processed counts valid returns, Failed those that said failed.
 	Processed int64 `json:"processed"`
 	Failed    int64 `json:"failed"`
@@ -225,7 +246,9 @@ type NodeStats struct {
 	BusySeconds   float64 `json:"busy_seconds"`
 	IdleSeconds   float64 `json:"idle_seconds"`
 	WastedSeconds float64 `json:"wasted_seconds"`
-	PeakRSSBytes  *int64  `json:"peak_rss_bytes"`
+	// CoreHours are those of its workers.
+	CoreHours    CoreHours `json:"core_hours"`
+	PeakRSSBytes *int64    `json:"peak_rss_bytes"`
 	// Ends counts the workers by how they ended.
 	Ends map[string]int64 `json:"ends"`
 }

@@ -36,15 +36,19 @@ type JoinRequest struct {
 	// Task is the task that a worker with a Name asks for; "" = any.
 	Task  string `json:"task,omitempty"`
 	Slots int    `json:"slots"`
-	Node  string `json:"node"`
-	PID   int    `json:"pid"`
+	// Fill: it can have more slots than that, up to what its job was given.
+	Fill bool   `json:"fill,omitempty"`
+	Node string `json:"node"`
+	PID  int    `json:"pid"`
 	// PIDSpace names the set of processes in which PID means something, "" if that is not known. A coordinator in the same
 	// space can see for certain that the process has ended.
 	PIDSpace string `json:"pid_space,omitempty"`
-	// Job is what the batch system calls the worker's own job, CPUMilli (thousandths of a core) what it was given of the node, and
-	// LeftSeconds for how long it may still run, as far as its environment says; absent where that is not known.
+	// Job is what the batch system calls the worker's own job, CPUMilli (thousandths of a core), MemoryBytes and GPUs what that was given of
+	// the node, and LeftSeconds for how long it may still run, as far as its environment says; absent where that is not known.
 	Job         string  `json:"job,omitempty"`
 	CPUMilli    int64   `json:"cpu_milli,omitempty"`
+	MemoryBytes int64   `json:"memory_bytes,omitempty"`
+	GPUs        int64   `json:"gpus,omitempty"`
 	LeftSeconds float64 `json:"left_seconds,omitempty"`
 }
 
@@ -55,6 +59,8 @@ type JoinResponse struct {
 	Epoch  uint64 `json:"epoch"`
 	// Task is what it is to run; Stream may reassign it.
 	Task TaskSpec `json:"task"`
+	// Slots is how many it has: those that it said, or more where it can have more.
+	Slots int `json:"slots"`
 	// HeartbeatSeconds is how often both sides say that they live.
 	HeartbeatSeconds float64 `json:"heartbeat_seconds"`
 	// ReconnectSeconds is for how long a worker tries to come back, and HintSeconds after how long of total silence it kills

@@ -39,11 +39,14 @@ func (c *Coordinator) ClientContext(task string) string {
 	if t == nil || t.Runner.Kind != job.RunnerClients || !listens {
 		return ""
 	}
-	host := tcp.IP
-	if host.IsUnspecified() {
-		host = net.IPv4(127, 0, 0, 1)
+	host := tcp.IP.String()
+	switch {
+	case tcp.IP.IsUnspecified():
+		host = "127.0.0.1"
+	case tcp.IP.To4() == nil:
+		host = "[" + host + "]" // the client puts the port behind it
 	}
-	return daisywire.ContextOf(host.String(), strconv.Itoa(tcp.Port), task, "0", t.ResourceTracking).String()
+	return daisywire.ContextOf(host, strconv.Itoa(tcp.Port), task, "0", t.ResourceTracking).String()
 }
 
 // tellClients says how scripts find this coordinator.
@@ -85,7 +88,10 @@ func (c *Coordinator) serveClient(conn net.Conn) {
 	delete(c.clients, cl)
 	c.unnameClient(cl)
 	c.mu.Unlock()
-	if err != nil && !errors.Is(err, errOver) {
+	cl.mu.Lock()
+	told := cl.noMore // that one stays nevertheless is nobody's fault
+	cl.mu.Unlock()
+	if err != nil && !told && !errors.Is(err, errOver) {
 		who := "a client of daisy"
 		if cl.worker != "" {
 			who = "worker " + cl.worker

@@ -13,9 +13,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +27,7 @@ import (
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/rundir"
+	"example.org/daisy/internal/testenv"
 )
 
 // clientTask is lineTask for clients of daisy.
@@ -540,6 +543,10 @@ func TestConnectionsThatSayNothingDoNotKeepClientsOut(t *testing.T) {
 			silent = silent[1:]
 		}
 	}
+	_ = early.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := early.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the oldest of too many is still there: %v", err)
+	}
 	half := called(t, c)
 	if _, err := half.Write([]byte{0, 0, 0, 9, 2}); err != nil {
 		t.Fatal(err)
@@ -551,10 +558,6 @@ func TestConnectionsThatSayNothingDoNotKeepClientsOut(t *testing.T) {
 	t.Logf("200 blocks took %s beside them", time.Since(began))
 	if r := <-results; r.State != engine.RunDone {
 		t.Errorf("the run is %v: %s", r.State, r.Reason)
-	}
-	_ = early.SetReadDeadline(time.Now().Add(time.Second))
-	if _, err := early.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the oldest of too many is still there: %v", err)
 	}
 	for _, conn := range silent {
 		_ = conn.Close()
@@ -646,5 +649,77 @@ func TestAResumeListensWhereClientsWereToldTo(t *testing.T) {
 	}
 	if r := <-results; r.State != engine.RunDone {
 		t.Errorf("the run is %v", r.State)
+	}
+}
+
+// A script may have several threads with one client.
+func TestAClientMayHaveSeveralBlocksAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		task := clientTask(t, "a", 6)
+		task.MaxWorkers = 1
+		c := newRun(t, task)
+		ended := loops(t, c)
+		d, other := visit(t, c), visit(t, c)
+		var held []daisywire.Block
+		for range 4 {
+			held = append(held, d.acquire("a"))
+		}
+		other.ask("a")
+		for _, i := range []int{3, 0, 2} {
+			d.release(held[i])
+		}
+		d.say(daisywire.Message{Kind: daisywire.BlockFailed, Block: held[1], Error: "no"})
+		other.release(other.block())
+		if n := other.work("a", 0); n != 2 {
+			t.Errorf("the other client did %d blocks more", n)
+		}
+		<-ended
+		if n, _ := c.engine.Tally(0); n.Success != 6 || n.Retries != 1 || n.Processed != 7 {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+func TestTheContextOfClientsNamesAnAddressOfThisMachine(t *testing.T) {
+	for listens, want := range map[string]string{"127.0.0.1": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::1": "[%3A%3A1]"} {
+		task := clientTask(t, "a", 1)
+		task.ResourceTracking = true
+		c := &Coordinator{cfg: Config{Job: &job.Job{Tasks: []job.Task{task, lineTask(t, "b", 1, 1)}}}, listener: listenInside()}
+		c.listener.tcp = listensAt{net.ParseIP(listens)}
+		if got := c.ClientContext("a"); got != "hostname="+want+":port=7000:task_id=a:worker_id=0:logdir=:resource_tracking=1" {
+			t.Errorf("listening at %s: %s", listens, got)
+		}
+		if got := c.ClientContext("b"); got != "" {
+			t.Errorf("a task for workers: %s", got)
+		}
+	}
+}
+
+// listensAt is a port that nobody reaches.
+type listensAt struct{ ip net.IP }
+
+func (listensAt) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+func (listensAt) Close() error              { return nil }
+func (l listensAt) Addr() net.Addr          { return &net.TCPAddr{IP: l.ip, Port: 7000} }
+
+func TestAClientOfAnotherUserFindsNobody(t *testing.T) {
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		testenv.Unavailable(t, "only root on Linux can make a socket another user's")
+	}
+	c, _ := clientsHere(t, 1, nil)
+	var chown error
+	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(fd uintptr) { chown = syscall.Fchown(int(fd), 12345, -1) })
+	}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", c.Addr().String())
+	if err != nil || chown != nil {
+		t.Fatal(err, chown)
+	}
+	defer conn.Close()
+	if n := doAll(t, c, conn); n != 0 {
+		t.Errorf("it did %d blocks", n)
+	}
+	if n := doAll(t, c, called(t, c)); n != 1 {
+		t.Errorf("a client of this user did %d blocks", n)
 	}
 }

@@ -75,6 +75,7 @@ func (c *Coordinator) liveWorker(v *engine.WorkerView) api.LiveWorker {
 		Running: int64(v.Running), Held: int64(v.Held), Processed: v.Processed, Failed: v.WorkerSnapshot.Failed, BusySeconds: v.Busy.Seconds(), IdleSeconds: v.Idle.Seconds(),
 		PeakRSSBytes: value(v.PeakRSSBytes), Log: value(c.workerLog(v.ID))}
 	live.Job = value(v.Job)
+	live.Asked, live.Granted = amountsOf(c.cfg.Job.Task(live.Task), &v.WorkerSnapshot)
 	if v.Left > 0 {
 		live.LeftSeconds = value(v.Left.Seconds())
 	}

@@ -229,8 +229,12 @@ func New(cfg Config) (_ *Coordinator, err error) {
 	if cfg.Serial {
 		maxSlots = 1
 	}
+	var logPath func(string) string
+	if cfg.RunDir != nil {
+		logPath = cfg.RunDir.LogPath
+	}
 	c.engine, err = engine.New(engine.Config{
-		Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Node: hostname(), Epoch: c.epoch, Began: c.began.UnixNano(),
+		LogPath: logPath, Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Node: hostname(), Epoch: c.epoch, Began: c.began.UnixNano(),
 		Budget: cfg.Budget, Unlimited: cfg.Unlimited, MaxSlots: maxSlots, StopAtFirstFailure: cfg.Serial,
 		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered, Left: left,
 	})

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"example.org/daisy/internal/api"
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/process"
@@ -79,11 +80,31 @@ func addTasks(in *stats.Input, j *job.Job, tasks []scheduler.Task, snap *engine.
 		})
 	}
 	for _, w := range snap.Workers {
+		asked, granted := amountsOf(j.Task(tasks[w.Task].ID), &w)
 		in.Workers = append(in.Workers, stats.Worker{
-			Task: tasks[w.Task].ID, ID: w.ID, Node: w.Node, Slots: int64(w.Slots), Processed: w.Processed, Failed: w.Failed,
+			Task: tasks[w.Task].ID, ID: w.ID, Node: w.Node, Slots: int64(w.Slots), Asked: asked, Granted: granted, Processed: w.Processed, Failed: w.Failed,
 			Busy: w.Busy, Idle: w.Idle, PeakRSSBytes: w.PeakRSSBytes, End: w.End, Log: logOf(w.ID),
 		})
 	}
+}
+
+// amountsOf is what a batch system was asked for a worker of a task, and what it gave; nothing without one.
+func amountsOf(t *job.Task, w *engine.WorkerSnapshot) (asked, granted api.Amounts) {
+	g := w.Grant
+	if g == (engine.Grant{}) {
+		return asked, granted
+	}
+	r := requestOf(t)
+	asked = amounts((r.CPUMilli+999)/1000*1000, r.MemoryBytes, int64(r.GPUs)) // whole cores
+	return asked, amounts(g.CPUMilli, g.MemoryBytes, g.GPUs)
+}
+
+func amounts(cpuMilli, memory, gpus int64) (a api.Amounts) {
+	if cpuMilli > 0 {
+		a.Cores = value(float64(cpuMilli) / 1000)
+	}
+	a.MemoryBytes, a.GPUs = value(memory), value(gpus)
+	return a
 }
 
 // interruptedBy says it as those do who sent the signal.

@@ -31,6 +31,7 @@ const (
 type joinAnswer struct {
 	worker  string
 	task    int32
+	slots   int32
 	refusal *api.Error
 }
 
@@ -132,7 +133,8 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 	}
 	a, err := c.introduce(r.Context(), &engine.Join{
 		Tag: req.Tag, Element: req.Element, Array: req.Array, Restart: req.Restart, Cluster: req.Cluster, Process: req.Process, Name: req.Name, Nonce: req.Nonce, Task: req.Task,
-		Slots: req.Slots, Node: req.Node, PID: req.PID, Job: req.Job, CPUMilli: req.CPUMilli, Left: time.Duration(req.LeftSeconds * float64(time.Second)),
+		Slots: req.Slots, Fill: req.Fill, Node: req.Node, PID: req.PID, Job: req.Job, Left: time.Duration(req.LeftSeconds * float64(time.Second)),
+		Grant: engine.Grant{CPUMilli: max(req.CPUMilli, 0), MemoryBytes: max(req.MemoryBytes, 0), GPUs: max(req.GPUs, 0)},
 	})
 	switch {
 	case errors.Is(err, errOver) && c.goesOn.Load():
@@ -158,7 +160,7 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	j := c.cfg.Job
 	c.answer(w, r, http.StatusOK, api.JoinResponse{
-		Worker: a.worker, Epoch: c.epoch, Task: c.spec(a.task),
+		Worker: a.worker, Epoch: c.epoch, Task: c.spec(a.task), Slots: int(a.slots),
 		HeartbeatSeconds: c.heartbeatEvery().Seconds(),
 		AbandonSeconds:   0.9 * c.abandonAfter().Seconds(),
 		HintSeconds:      0.8 * j.HintAfter.Seconds(),

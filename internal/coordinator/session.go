@@ -185,7 +185,7 @@ func (c *Coordinator) session(id engine.SessionID) *session {
 func (c *Coordinator) tell(f *engine.Effect) {
 	switch f.Kind {
 	case engine.EffectJoined:
-		c.answerJoin(f.Request, joinAnswer{worker: f.WorkerID, task: f.Task})
+		c.answerJoin(f.Request, joinAnswer{worker: f.WorkerID, task: f.Task, slots: f.Slots})
 		return
 	case engine.EffectRefused:
 		if f.Request != 0 {

@@ -55,10 +55,7 @@ func (f *frameReader) next() ([]byte, error) {
 		return nil, cut(err)
 	}
 	size := binary.BigEndian.Uint32(head)
-	switch {
-	case size == 0:
-		return nil, malformed("a frame of length zero")
-	case size > MaxFrame:
+	if size > MaxFrame {
 		if head[2] == 0 && head[3] == 0 { // one byte more tells, which a client of daisy 1.x has sent
 			if head, _ = f.r.Peek(5); IsDaisy1(head) {
 				return nil, ErrDaisy1

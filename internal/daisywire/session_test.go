@@ -103,7 +103,7 @@ func TestAReleaseOfWhatTheClientDoesNotHoldChangesNothing(t *testing.T) {
 	p.say(&Message{Kind: BlockFailed, Block: theirs, Error: "no"})
 	foreign := ours
 	foreign.TaskID = "other"
-	p.back(foreign, Success)
+	p.back(foreign, Failed)
 	p.back(ours, Success)
 	p.back(ours, Failed)
 	_ = p.close()
@@ -341,6 +341,13 @@ func TestClientsOfOlderSourcesAreServed(t *testing.T) {
 			}
 		})
 	}
+	t.Run("goes away at once", func(t *testing.T) {
+		p := connect(t, newShelf("mal", 1))
+		p.send(frame(5))
+		if err := p.dropped(); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("register", func(t *testing.T) {
 		s := newShelf("mal", 1)
 		p := connect(t, s)

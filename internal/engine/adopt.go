@@ -34,14 +34,20 @@ func (p *Past) submission(tag string) *pastSubmission {
 	return nil
 }
 
+// lastOf is the last worker of each name: of those that an element was, one after the other.
+func (p *Past) lastOf() map[string]*pastWorker {
+	last := make(map[string]*pastWorker, len(p.order))
+	for _, w := range p.order {
+		last[w.ID] = w
+	}
+	return last
+}
+
 // adopt takes over what a batch system may still hold of earlier epochs. Workers that had joined have been inherited; those that had not
 // are still to come. A submission of which no answer is known may be there or not, as one whose answer was lost.
 func (e *Engine) adopt(p *Past) {
 	ended, ran := map[string][]int{}, map[string][]int{}
-	last := map[string]*pastWorker{} // of those that an element was, one after the other
-	for _, w := range p.order {
-		last[w.ID] = w
-	}
+	last := p.lastOf()
 	for _, w := range p.order {
 		if at := launcherName(w.ID); last[w.ID] != w || !w.Launched {
 			continue
@@ -106,6 +112,9 @@ func (e *Engine) carryOverBatch(task int32, was *pastTask) {
 	}
 	if was.wave > 0 {
 		e.classes[e.tasks[task].class].wave = was.wave
+		if was.wave == 1 { // perhaps for want of room: then refusals bound the pace
+			e.book.OneByOne()
+		}
 	}
 	for block, n := range was.cuts {
 		if e.cuts == nil {

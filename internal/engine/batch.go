@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"example.org/daisy/internal/fleet"
@@ -59,7 +60,7 @@ type class struct {
 // openBook begins to keep the book.
 func (e *Engine) openBook() {
 	e.classes = make([]class, len(e.proven))
-	e.book = fleet.NewBook(fleet.BookConfig{MessageTimeout: e.cfg.Launcher.MessageTimeout, Seed: uint64(e.cfg.Began), Heard: func(at launcher.Worker) time.Duration {
+	e.book = fleet.NewBook(fleet.BookConfig{MessageTimeout: e.cfg.Launcher.MessageTimeout, Seed: uint64(e.cfg.Began), HintAfter: e.cfg.Job.HintAfter, Heard: func(at launcher.Worker) time.Duration {
 		if w := e.launchedAs(at); w != nil && w.nonce != 0 && w.heard > 0 {
 			return w.heard
 		}
@@ -150,10 +151,14 @@ func (e *Engine) learn(n *fleet.News) {
 		e.ask(&fleet.Call{Kind: fleet.CallBind, Tag: n.Tag, Array: n.Array})
 		if s != nil {
 			s.bound = e.appended
-			e.tasks[s.request.Task].refused = 0
+			t := &e.tasks[s.request.Task]
+			t.refused, t.refusal = 0, ""
 			e.hasRoom(s)
 		}
 	case fleet.NewsVoid:
+		if s != nil {
+			e.launched -= int64(len(s.workers)) // none has been started
+		}
 		e.append(Record{Kind: RecordVoid, ID: n.Tag})
 		e.wantCommit = true
 		e.notice("submission %s is not there: its workers are asked for again", n.Tag)
@@ -221,6 +226,7 @@ func (e *Engine) refusedBy(s *submission, err error) {
 	t := &e.tasks[s.request.Task]
 	c := &e.classes[t.class]
 	count := int64(len(s.workers))
+	e.launched -= count // none has been started
 	for _, w := range s.workers {
 		w.told = toLeave
 		e.endWorker(w, "left")
@@ -236,6 +242,9 @@ func (e *Engine) refusedBy(s *submission, err error) {
 		} else {
 			c.fullAt = e.now
 		}
+		if r.Most == 1 {
+			e.book.OneByOne()
+		}
 		e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
 		if r.Most > 0 && r.Most < int(count) { // nobody was refused: it takes several submissions
 			e.demand.dirty = true
@@ -248,8 +257,10 @@ func (e *Engine) refusedBy(s *submission, err error) {
 		t.pauseTo = e.now + min(firstAway<<min(t.refused, 20), longestAway)
 		t.refused++
 	}
+	if t.refusal != r.Text { // once, and not every minute for as long as it is so
+		e.notice("task %q: the batch system refused %s: %s", t.spec.ID, units.Plural(count, "worker"), r.Text)
+	}
 	t.refusal = r.Text
-	e.notice("task %q: the batch system refused %s: %s", t.spec.ID, units.Plural(count, "worker"), r.Text)
 	e.demand.dirty = true
 }
 
@@ -266,8 +277,16 @@ func (e *Engine) hasRoom(s *submission) {
 	e.append(Record{Kind: RecordWave, Task: s.request.Task, Count: c.wave})
 }
 
-// neverStarts ends the hope for more workers of a task's class. If none of the run has ever come, the job is wrong.
+// neverStarts ends the hope for more workers of a task's class. If none of the run has ever come, the job is wrong. As long as nodes are excluded by
+// hand it may be for them, and they may come back: it is tried again after a pause.
 func (e *Engine) neverStarts(task int32, why string) {
+	if nodes := e.excludedByHand(); len(nodes) > 0 && e.phase == running {
+		t := &e.tasks[task]
+		t.pauseTo = e.now + noRoomPause
+		e.demand.dirty = true
+		e.notice("task %q: %s; that may be for %s, excluded by hand: it is tried again", t.spec.ID, why, strings.Join(nodes, ", "))
+		return
+	}
 	if e.phase == running && e.joins == 0 {
 		e.wrong = true
 		e.endEarly(StopCancel, RunBroken, fmt.Sprintf("task %q: %s", e.tasks[task].spec.ID, why))
@@ -302,12 +321,21 @@ func (e *Engine) checkHopeless() {
 		}
 		alone := true
 		for _, w := range e.live {
-			alone = alone && (e.tasks[w.task].class != t.class || w.nonce == 0 && w.goes())
+			alone = alone && (!e.couldServe(w, i) || w.nonce == 0 && w.goes())
 		}
 		if alone {
 			e.abandon(i)
 		}
 	}
+}
+
+// couldServe reports whether a worker may get blocks of a task: one that was asked for those of its class, one that came by itself those of the task
+// that it has named, or any.
+func (e *Engine) couldServe(w *worker, i int) bool {
+	if w.sub == nil {
+		return w.any || int(w.task) == i
+	}
+	return e.tasks[w.task].class == e.tasks[i].class
 }
 
 // notReplaced bounds a task by what it has left, after the person whose run it is has cancelled a worker by hand.
@@ -446,9 +474,8 @@ func (e *Engine) startedAgain(old *worker, j *Join) *worker {
 	e.workers[w.id] = w
 	e.enlist(w)
 	e.recount(w)
-	e.back(old)
 	e.tell(old, toStop, "its batch system has started it again")
-	if old.session == 0 && old.held == 0 {
+	if old.session == 0 && old.held == 0 && !old.away { // who is away has blocks of which it has not told
 		e.endWorker(old, "lost")
 	} else {
 		e.recount(old)
@@ -472,8 +499,13 @@ func (e *Engine) givenMore(w *worker, j *Join) {
 		return
 	}
 	e.classes[t.class].more = true
-	e.notice("task %q: worker %s was given %s CPUs of its node and had asked for %s: the site gives whole nodes, or CPUs with the memory, and bills them; more slots for each worker would use them",
-		t.spec.ID, w.id, amount("cpu", j.CPUMilli), amount("cpu", asked))
+	what, use := "had asked for "+amount("cpu", asked), `slots = "fill"`
+	if j.Fill {
+		what = fmt.Sprintf("has %s, which need %s", units.Plural(int64(w.slots), "slot"), amount("cpu", asked))
+		use = "more of what is short for more slots (its memory, its GPUs, resources, max_workers)"
+	}
+	e.notice("task %q: worker %s was given %s CPUs of its node and %s: the site gives whole nodes, or CPUs with the memory, and bills them; %s would use them",
+		t.spec.ID, w.id, amount("cpu", j.CPUMilli), what, use)
 }
 
 // closeBook: the run ends, and nothing more is asked for.
@@ -486,8 +518,12 @@ func (e *Engine) closeBook() {
 // leftInOrder: at the end of the run nobody waits for the batch system to see what a worker has said itself.
 func (e *Engine) leftInOrder(w *worker) bool { return e.book != nil && e.phase == leavingRun }
 
-// goneWithin is how long a worker that is to go, and holds nothing, may still be there.
+// goneWithin is how long a worker that is to go, and holds nothing, may still be there. One that nobody launched can only be cut off: it would come
+// back, again and again, with a result that could not be acknowledged before.
 func (e *Engine) goneWithin(w *worker) time.Duration {
+	if !w.launched() {
+		return max(e.cfg.Job.Grace, e.cfg.Job.ReconnectGrace)
+	}
 	if e.book != nil && w.session == 0 && w.leaving {
 		return max(e.cfg.Job.Grace, leftWithin)
 	}
@@ -555,7 +591,11 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 		say("%s asked for", units.Plural(queued, "worker"))
 	}
 	if begun > 0 {
-		say("%s running, none connected for %s; see the log of worker %s", units.Plural(begun, "job"), units.Duration((e.now - first.bornAt).Round(time.Second)), first.id)
+		log := "the log of worker " + first.id
+		if e.cfg.LogPath != nil {
+			log = e.cfg.LogPath(first.id)
+		}
+		say("%s running, none connected for %s; see %s", units.Plural(begun, "job"), units.Duration((e.now - first.bornAt).Round(time.Second)), log)
 	}
 	if unsure != "" {
 		say("it is not known whether submission %s was accepted", unsure)

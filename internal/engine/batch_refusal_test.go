@@ -131,6 +131,28 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	})
+	t.Run("for more than one worker: soon as many submissions as there is room for, after a resume too", func(t *testing.T) {
+		task := taskOf(4000, "a")
+		task.MaxWorkers = 100
+		for _, killed := range []bool{false, true} {
+			c := newCluster(t, nil, task)
+			c.block = time.Minute
+			c.q.NextSubmit = func(r launcher.Request) launchertest.Outcome {
+				if r.Count == 1 {
+					return launchertest.Outcome{Accepted: true}
+				}
+				return launchertest.Outcome{Err: &launcher.Refusal{Kind: launcher.RefusedForLimits, Most: 1, Text: "no"}}
+			}
+			if killed {
+				c.run(500 * time.Millisecond)
+				c = c.resumed(task)
+			}
+			c.run(5 * time.Minute)
+			if got := c.e.fleet.Slots(0); got != 100 {
+				t.Errorf("killed before: %v; %d workers after minutes, want 100", killed, got)
+			}
+		}
+	})
 	t.Run("for now: later", func(t *testing.T) {
 		c := newCluster(t, nil, taskOf(4, "a"))
 		c.q.NextSubmit = func(launcher.Request) launchertest.Outcome { return refuse(launcher.RefusedForNow) }
@@ -233,5 +255,53 @@ func TestAQueueThatHasRoomAgainIsFilledAgain(t *testing.T) {
 	}
 	if live != 200 {
 		t.Errorf("%d of 200 workers run 35 minutes after there was room again; %d submissions", live, len(c.submits))
+	}
+}
+
+// TestWhatWasRefusedIsNotAStart: a queue that is full over a weekend, or a system that cannot be asked, does not end a run for too many
+// starts.
+func TestWhatWasRefusedIsNotAStart(t *testing.T) {
+	const away = 120 * time.Hour
+	for name, err := range map[string]error{
+		"for limits": &launcher.Refusal{Kind: launcher.RefusedForLimits, Text: "QOSMaxSubmitJobPerUserLimit"},
+		"for now":    &launcher.Refusal{Kind: launcher.RefusedForNow, Text: "no space left on device"},
+		"unsure":     launcher.ErrUnsure,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, nil, taskOf(40, "a"))
+			asked := 0
+			var always func(launcher.Request) launchertest.Outcome
+			always = func(r launcher.Request) launchertest.Outcome {
+				c.q.NextSubmit = always
+				if c.now < away {
+					asked += r.Count
+					return launchertest.Outcome{Err: err}
+				}
+				return launchertest.Outcome{Accepted: true}
+			}
+			c.q.NextSubmit = always
+			c.starts = func(string, int) time.Duration {
+				if c.now < away {
+					return never // they do not exist
+				}
+				return 2 * time.Second
+			}
+			c.run(away + time.Hour)
+			if c.final == nil || c.final.State != RunDone {
+				t.Errorf("the run is %+v after %d submissions", c.final, len(c.submits))
+			}
+			said := 0
+			for _, n := range c.notices {
+				if strings.Contains(n, "refused") {
+					said++
+				}
+			}
+			if said > 1 {
+				t.Errorf("it is said %d times: %q", said, c.notices[:3])
+			}
+			if asked <= ceilingPerWorker*ceilingAlive {
+				t.Errorf("%d workers were refused: too few for the bound of starts", asked)
+			}
+		})
 	}
 }

@@ -48,7 +48,7 @@ func TestPendingWorkersSayWhatTheyWaitFor(t *testing.T) {
 	c.run(5*time.Second + 500*time.Millisecond)
 	c.agents["1.0"].silent = true
 	c.run(50 * time.Second)
-	c.waits("waiting for 2 pending workers: Priority (others are ahead in the queue); waiting for 1 pending worker: Resources; 1 job running, none connected for 44s; see the log of worker 1.0")
+	c.waits("waiting for 2 pending workers: Priority (others are ahead in the queue); waiting for 1 pending worker: Resources; 1 job running, none connected for 44s; see /runs/x/logs/1.0.log")
 	c.q.Down = fmt.Errorf("Unable to contact slurm controller")
 	c.run(4 * time.Minute)
 	if got := c.e.waits(0); !strings.Contains(got, "the batch system has not answered") {

@@ -50,6 +50,7 @@ type cluster struct {
 	submits  []*Submission
 	lastDone time.Duration     // when a block was done
 	served   map[string]string // arrays whose workers got blocks, by tag; over all lives
+	told     *strings.Builder  // takes what is told of the run, if it is not nil
 }
 
 type future struct {
@@ -93,7 +94,8 @@ func newCluster(t testingT, past []Record, tasks ...job.Task) *cluster {
 	c := &cluster{t: t, q: launchertest.NewQueue(), agents: map[string]*agent{}, served: map[string]string{}, block: 10 * time.Second}
 	c.node = func(_ string, element int) string { return fmt.Sprint("n", element%4+1) }
 	c.starts = func(string, int) time.Duration { return 2 * time.Second }
-	cfg := Config{Job: j, Pipeline: p, Launcher: launchertest.QueueProperties(), Epoch: 1, Unlimited: true}
+	cfg := Config{Job: j, Pipeline: p, Launcher: launchertest.QueueProperties(), Epoch: 1, Unlimited: true,
+		LogPath: func(worker string) string { return "/runs/x/logs/" + worker + ".log" }}
 	if past != nil {
 		cfg.Past = NewPast(p)
 		for i := range past {
@@ -151,6 +153,9 @@ func (c *cluster) effect(f *Effect) {
 	answer := func(a Answer) {
 		c.after(100*time.Millisecond, func() { c.apply(Event{Kind: EventAnswered, Answer: &a}) })
 	}
+	if c.told != nil {
+		c.tell(f)
+	}
 	switch f.Kind {
 	case EffectAppend:
 		r, err := DecodeRecord(f.Record)
@@ -202,6 +207,9 @@ func (c *cluster) effect(f *Effect) {
 		c.reap()
 	case EffectJoined:
 		c.join = append(c.join, "joined "+f.WorkerID)
+		if a := c.agents[f.WorkerID]; a != nil {
+			a.slots = int(f.Slots)
+		}
 	case EffectRefused:
 		if f.Request != 0 {
 			c.join = append(c.join, f.Code)
@@ -351,7 +359,7 @@ func (c *cluster) finish(a *agent, o scheduler.Outcome) {
 }
 
 func (c *cluster) leaveIfIdle(a *agent) {
-	if a.told && len(a.held) == 0 && a.session != 0 && !a.dead {
+	if a.told && len(a.held) == 0 && a.session != 0 && !a.dead && !a.silent {
 		c.apply(Event{Kind: EventLeaving, Session: a.session, Leave: LeaveTold})
 		c.q.End(a.at.Tag, a.at.Element, launcher.End{})
 		c.die(a)

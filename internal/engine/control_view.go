@@ -123,7 +123,7 @@ func (e *Engine) LiveWorkers(ids []string, views []WorkerView) []WorkerView {
 		if w == nil || w.ended {
 			continue
 		}
-		v := WorkerView{WorkerSnapshot: WorkerSnapshot{ID: w.id, Task: w.task, Node: w.node, Slots: int(w.slots)},
+		v := WorkerView{WorkerSnapshot: WorkerSnapshot{ID: w.id, Task: w.task, Node: w.node, Slots: int(w.slots), Grant: w.grant},
 			Held: int(w.held), Running: int(w.started), Silent: -1, Why: w.toldWhy}
 		if w.row != nil {
 			v.WorkerSnapshot = e.rowSnapshot(w.row)

@@ -171,9 +171,9 @@ func (e *Engine) next(i int, h scheduler.Holder) (scheduler.Handout, bool) {
 }
 
 // isKnown reports whether a resume would know that a worker may hold blocks, and wait for it before it hands them to others: before that
-// it gets none. Where the launcher ends whoever is not known, as on one machine, that need not be durable.
+// it gets none. Where the launcher ends whoever is not known, as on one machine, or all die with this process, that need not be durable.
 func (e *Engine) isKnown(w *worker) bool {
-	return e.book == nil || w.sub == nil || w.record <= e.committed
+	return e.cfg.JournalHandouts || e.book == nil && w.sub != nil || w.record <= e.committed
 }
 
 // handOver gives the worker the blocks that have waited for the mark, unless it is not there any more: then they go to others.

@@ -19,7 +19,7 @@ const (
 	// EffectTrack: note in the tracking of Task: Block is done (Done), or failed once more. Comes after the commit.
 	EffectTrack
 
-	// EffectJoined: answer Request: the worker WorkerID is accepted for Task.
+	// EffectJoined: answer Request: the worker WorkerID is accepted for Task, with Slots.
 	EffectJoined
 	// EffectRefused: answer Request: refused with Code and Text. With Request 0: tell Session that Lease is stale (Text).
 	EffectRefused
@@ -111,6 +111,7 @@ type Effect struct {
 	Attempt  *Attempt
 	Worker   *WorkerChange
 	WorkerID string
+	Slots    int32
 	Code     string
 	Text     string
 }

@@ -31,6 +31,8 @@ type Config struct {
 	StopAtFirstFailure bool
 	// Node is the machine that this coordinator runs on, as its workers call it.
 	Node string
+	// LogPath is where the log of a launched worker is, for people; nil where there are none.
+	LogPath func(worker string) string
 	// External: no worker is ever asked for; all come by themselves.
 	External bool
 	// Past is what earlier epochs of the run have left; nil for a run that begins. It belongs to the engine from then on.

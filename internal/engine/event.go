@@ -133,15 +133,24 @@ type Join struct {
 	// Task is what a worker with a Name asks for, "" = any.
 	Task  string
 	Slots int
+	// Fill: a launched worker can have more slots than that, as far as its Grant holds them.
+	Fill bool
 	// Client: it is a client that the coordinator speaks for; only those serve a task whose runner is job.RunnerClients, and no other.
 	Client bool
 	Node   string
 	PID    int
-	// Job is what the batch system calls the worker's own job, CPUMilli what it was given of the node's CPUs, and Left for how long it may
-	// run; "" and 0 where that is not known.
-	Job      string
-	CPUMilli int64
-	Left     time.Duration
+	// Job is what the batch system calls the worker's own job, and Left for how long it may run; "" and 0 where that is not known.
+	Job  string
+	Left time.Duration
+	// Grant is what that job was given of the node.
+	Grant
+}
+
+// A Grant is what a batch system has given a worker of its node, all its slots together; 0 is what is not known.
+type Grant struct {
+	CPUMilli    int64 // thousandths of a core
+	MemoryBytes int64
+	GPUs        int64
 }
 
 // Held is a lease that a worker that comes back still has, and what it is for: one of an earlier epoch is known by that.

@@ -74,6 +74,9 @@ func (e *Engine) CheckExclude(x *Exclusion) error {
 	return nil
 }
 
+// excludedByHand lists the nodes that people have excluded.
+func (e *Engine) excludedByHand() []string { return slices.Sorted(maps.Keys(e.excluded)) }
+
 // failsOn reports whether a node is excluded for a task.
 func (e *Engine) failsOn(node string) bool {
 	for i := range e.tasks {
@@ -122,7 +125,7 @@ func (e *Engine) clearNode(x *Exclusion) {
 
 // clearNodes does so for all nodes that are excluded.
 func (e *Engine) clearNodes() {
-	for _, node := range slices.Sorted(maps.Keys(e.excluded)) {
+	for _, node := range e.excludedByHand() {
 		e.clearNode(e.excluded[node])
 	}
 }

@@ -29,6 +29,7 @@ type worker struct {
 	task   int32
 	any    bool // an external worker that takes blocks of every task
 	slots  int32
+	grant  Grant
 	row    *row
 	rows   []*row // one for each task that it served
 
@@ -36,8 +37,9 @@ type worker struct {
 	heard    time.Duration
 	detached time.Duration // when the connection ended, while there is none
 	suspect  bool
-	hinted   bool // the launcher suspects that it has ended
-	away     bool // it served an earlier epoch, and has not come back
+	hinted   bool  // the launcher suspects that it has ended
+	away     bool  // it served an earlier epoch, and has not come back
+	awayTask int32 // of one that nobody launched: the task of which it has a share until then
 
 	leaving  bool // it says so itself
 	leave    LeaveReason
@@ -75,6 +77,7 @@ type worker struct {
 	unstarted      *lease // the first of it that has not started
 	held, started  int32
 	doubts         int32 // leases that it did not name when it came back
+	voided         int32 // blocks that were abandoned in its hands, and that it has not given back since
 	returned       bool  // it has made a valid return
 	seq, durable   uint64
 	ackDue         bool
@@ -146,7 +149,7 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 		refuse("twin", "worker %s has joined already, from %s: this one is a twin", w.id, w.node)
 	case e.phase != running && w.nonce == 0 || w.killed:
 		refuse("ended", "the run is ending: there is nothing to do any more")
-	case int64(j.Slots) > int64(w.slots) && w.nonce == 0:
+	case int64(j.Slots) > int64(w.slots) && w.nonce == 0 && !j.Fill:
 		refuse("bad_request", "worker %s was asked for with %d slots, not %d", w.id, w.slots, j.Slots)
 	default:
 		if why := e.turnedAway(w, j.Node); why != "" {
@@ -255,10 +258,13 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 	if w.nonce == 0 {
 		e.joins++
 		w.nonce, w.number, w.restart, w.process = j.Nonce, e.joins, j.Restart, j.process()
+		if w.sub != nil { // a job counts once, whoever else comes out of it
+			w.grant = j.Grant
+		}
 		e.reshare(w.sub)
-		if w.sub != nil && int32(j.Slots) < w.slots { // it has fewer than it was given room for
-			e.fleet.Give(int(w.task), int64(w.slots)-int64(j.Slots))
-			w.slots = int32(j.Slots)
+		if slots := e.slotsFor(w, j); w.sub != nil && slots != w.slots {
+			e.fleet.Inherit(int(w.task), int64(slots)-int64(w.slots))
+			w.slots = slots
 		}
 		if e.book == nil || w.node == "" {
 			w.node, w.nodeNo = j.Node, e.nodeNumber(j.Node)
@@ -269,7 +275,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 			e.lookAt(e.now + provenAfter)
 		}
 		e.openRow(w)
-		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds()})
+		e.append(Record{Kind: RecordJoin, Worker: w.number, ID: w.id, Nonce: w.nonce, Task: w.task, Count: int64(w.slots), Text: w.node, PID: int64(j.PID), Launched: w.sub != nil, At: e.last.Microseconds(), Grant: w.grant})
 		w.record = e.appended
 		e.wantCommit = true
 		e.emit(Effect{Kind: EffectWorker, Worker: &WorkerChange{ID: w.id, Node: w.node, Task: w.task}})
@@ -280,7 +286,7 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 	w.heard = e.now
 	e.recount(w)
 	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
-	e.emit(Effect{Kind: EffectJoined, Request: req, WorkerID: w.id, Task: w.task})
+	e.emit(Effect{Kind: EffectJoined, Request: req, WorkerID: w.id, Task: w.task, Slots: w.slots})
 }
 
 func (e *Engine) nodeNumber(node string) uint32 {
@@ -397,6 +403,9 @@ func (e *Engine) detach(w *worker, gone bool) {
 	}
 	if e.book != nil && w.launched() && w.leaving && w.held == 0 {
 		e.book.Leaves(w.name())
+		if e.demand.anyStuck {
+			e.book.Hurry(e.now)
+		}
 	}
 	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
 	e.recount(w)
@@ -483,7 +492,7 @@ func (e *Engine) endWorker(w *worker, word string) {
 		}
 	}
 	e.closeRow(w, word)
-	if w.number != 0 && !w.unseen {
+	if w.number != 0 && !w.unseen && !e.mayRun(w) {
 		e.append(Record{Kind: RecordGone, Worker: w.number, Text: word, At: e.last.Microseconds()})
 	}
 	if w.number != 0 || w.sub.sent { // of one that was never asked for nobody has heard
@@ -495,6 +504,12 @@ func (e *Engine) endWorker(w *worker, word string) {
 	e.live[last] = nil
 	e.live = e.live[:last]
 	e.demand.dirty = true
+}
+
+// mayRun reports whether a worker that is not waited for any more may run a block still: nobody has seen it end, and the run ended before it had
+// given back all that it had. A resume has to wait for it.
+func (e *Engine) mayRun(w *worker) bool {
+	return w.voided > 0 && !w.endSeen && (e.book != nil || !w.launched())
 }
 
 // leaveWord is how a worker ended that went away in good order.

@@ -130,6 +130,35 @@ func TestTheEndThatAWorkerKnowsCountsUntilTheQueueShowsAnother(t *testing.T) {
 	}
 }
 
+func TestWhatAWorkerWasGivenIsShownOverAllLivesOfTheRunAndOnceForAJob(t *testing.T) {
+	gave := Grant{CPUMilli: 4000, MemoryBytes: 1 << 30, GPUs: 1}
+	c := newCluster(t, nil, taskOf(400, "a"))
+	c.says = func(_ *agent, j *Join) { j.Grant = gave }
+	c.run(30 * time.Second)
+	c.another("1.0+2", 8)
+	look := func(when string) {
+		t.Helper()
+		var s Snapshot
+		c.e.Snapshot(&s)
+		if len(s.Workers) < 2 {
+			t.Fatalf("%s: the workers are %+v", when, s.Workers)
+		}
+		for _, w := range s.Workers {
+			want := gave
+			if w.ID == "1.0+2" {
+				want = Grant{}
+			}
+			if w.Grant != want {
+				t.Errorf("%s: worker %s was given %+v, want %+v", when, w.ID, w.Grant, want)
+			}
+		}
+	}
+	look("in the first life")
+	c = c.resumed(taskOf(400, "a"))
+	c.run(time.Second)
+	look("after a resume, before anybody is back")
+}
+
 func TestWhoIsGivenMuchMoreThanItAskedForSaysSoOnce(t *testing.T) {
 	for cpus, want := range map[int64]int{1000: 0, 1500: 0, 4000: 1} {
 		c := newCluster(t, nil, taskOf(40, "a"))

@@ -72,6 +72,7 @@ type pastTask struct {
 type pastWorker struct {
 	PastWorker
 	slots int32
+	grant Grant
 	rows  []*row
 	row   *row
 	gone  bool
@@ -131,7 +132,7 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 		}
 		t.cuts[r.Block]++
 	case RecordJoin:
-		w := &pastWorker{PastWorker: PastWorker{ID: r.ID, Nonce: r.Nonce, Node: r.Text, PID: int(r.PID), Launched: r.Launched, number: r.Worker}, slots: int32(r.Count)}
+		w := &pastWorker{PastWorker: PastWorker{ID: r.ID, Nonce: r.Nonce, Node: r.Text, PID: int(r.PID), Launched: r.Launched, number: r.Worker}, slots: int32(r.Count), grant: r.Grant}
 		if p.workers[r.Worker] != nil {
 			return ended, false, fmt.Errorf("worker %d joins a second time", r.Worker)
 		}
@@ -389,13 +390,14 @@ func (e *Engine) resume(p *Past) {
 	if e.book != nil {
 		defer e.adopt(p)
 	}
+	last := p.lastOf()
 	for _, w := range p.order {
 		e.joins = max(e.joins, w.number)
-		v := e.inherit(w)
+		v := e.inherit(w, e.book != nil && last[w.ID] != w)
 		for _, r := range w.rows {
 			r.worker = v
 			if v == nil {
-				r.worker = &worker{id: w.ID, node: w.Node, number: w.number, ended: true}
+				r.worker = &worker{id: w.ID, node: w.Node, number: w.number, grant: w.grant, ended: true}
 			}
 			e.rows = append(e.rows, r)
 			e.tasks[r.task].served++

@@ -179,6 +179,7 @@ func (p *Past) worker(c *coder, at **pastWorker) {
 	w.PID = int(pid)
 	c.bool(&w.Launched)
 	c.int32(&w.slots)
+	w.grant.fields(c)
 	c.bool(&w.gone)
 	list(c, &w.rows, func(at **row) {
 		if *at == nil {

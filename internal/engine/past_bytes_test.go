@@ -68,6 +68,7 @@ func pastPipeline(t rapid.TB) (*scheduler.Pipeline, func(*rapid.T) Record) {
 			r.Epoch, r.Began, r.Tasks = uint64(number("epoch", 9)), number("began", 1e18), tasks
 		case RecordJoin:
 			r.ID, r.Nonce, r.PID, r.Launched = fmt.Sprint("w", r.Worker%3), uint64(number("nonce", 2)), number("pid", 1e5), number("launched", 1) == 1
+			r.Grant = Grant{number("cpus", 4000), number("memory", 1e12), number("gpus", 4)}
 		case RecordEnd, RecordFailed:
 			r.Outcome, r.Blameless, r.Final = uint8(number("outcome", int64(scheduler.Recalled))), number("blameless", 1) == 1, number("final", 3) == 0
 			r.Held, r.Use.PeakRSSBytes, r.Tail = number("held", 1e6), number("peak", 1e9), "out"
@@ -132,7 +133,7 @@ func TestTheBytesOfAPastHaveAllOfIt(t *testing.T) {
 	for _, c := range []struct {
 		of    any
 		known int // fields that are written, or follow from others
-	}{{Past{}, 14}, {pastSubmission{}, 7}, {pastTask{}, 12}, {pastWorker{}, 5}, {PastWorker{}, 6}, {row{}, 11}, {PastEpoch{}, 3}, {FailedBlock{}, 8}, {Exclusion{}, 4}, {Setting{}, 6}} {
+	}{{Past{}, 14}, {pastSubmission{}, 7}, {pastTask{}, 12}, {pastWorker{}, 6}, {PastWorker{}, 6}, {Grant{}, 3}, {row{}, 11}, {PastEpoch{}, 3}, {FailedBlock{}, 8}, {Exclusion{}, 4}, {Setting{}, 6}} {
 		if n := reflect.TypeOf(c.of).NumField(); n != c.known {
 			t.Errorf("%T has %d fields, and its bytes are known to have %d: see Past.fields, and docs/journal.md", c.of, n, c.known)
 		}
@@ -151,7 +152,7 @@ func TestThePastOfARunHasTheDocumentedBytes(t *testing.T) {
 		{Kind: RecordStart, Epoch: 1, Began: 5, Tasks: []TaskRecord{TaskRecordOf(&p.Tasks()[0])}},
 		{Kind: RecordSubmission, ID: "1", Count: 1, Slots: 2},
 		{Kind: RecordBound, ID: "1", Text: "42"},
-		{Kind: RecordJoin, Worker: 1, ID: "1.0", Nonce: 7, Count: 2, Text: "n", PID: 9, Launched: true, At: 1},
+		{Kind: RecordJoin, Worker: 1, ID: "1.0", Nonce: 7, Count: 2, Text: "n", PID: 9, Launched: true, At: 1, Grant: Grant{4000, 1024, 1}},
 		{Kind: RecordMark, Block: 3},
 		{Kind: RecordPeak, Count: 2},
 		{Kind: RecordSet, State: uint8(SetMaxWorkers), Count: 4, Text: "ada"},

@@ -20,7 +20,7 @@ const (
 	// RecordAccepted is the launcher's answer: ID, Text ("" = accepted, else why not).
 	RecordAccepted RecordKind = 3
 	// RecordJoin: a worker has joined: Worker (its number), ID, Nonce, Task, Count (its slots), Text (its node), PID,
-	// Launched (it did not come by itself), At.
+	// Launched (it did not come by itself), At; and, at the end, Grant, unless nothing of it is known.
 	RecordJoin RecordKind = 4
 	// RecordEnd is the end of an attempt: Task, Block, Lease, Attempt, Worker, Outcome, Blameless, Final (the block has
 	// failed for good), Use, At, Held; and, of Use, ReadBytes and WrittenBytes at the end, unless both are 0.
@@ -87,6 +87,7 @@ type Record struct {
 	At        int64 // microseconds since the epoch's start
 	Held      int64 // microseconds of slot time
 	Use       Use
+	Grant     Grant
 	ID        string
 	Text      string
 	Tail      string
@@ -134,6 +135,9 @@ func (r *Record) fields(c *coder) bool {
 		c.int64(&r.PID)
 		c.bool(&r.Launched)
 		c.int64(&r.At)
+		if c.reading && len(c.buf) > 0 || r.Grant != (Grant{}) {
+			r.Grant.fields(c)
+		}
 	case RecordEnd:
 		r.handout(c)
 		c.byte(&r.Outcome)
@@ -222,6 +226,12 @@ func (c *coder) taskRecord(t *TaskRecord) {
 	c.string(&t.ID)
 	c.int64(&t.Blocks)
 	c.fixed(&t.Hash)
+}
+
+func (g *Grant) fields(c *coder) {
+	c.int64(&g.CPUMilli)
+	c.int64(&g.MemoryBytes)
+	c.int64(&g.GPUs)
 }
 
 func (r *Record) handout(c *coder) {

@@ -78,6 +78,19 @@ func TestTheEndOfAnAttemptSaysWhatWasReadAndWrittenWhereThatIsKnown(t *testing.T
 	}
 }
 
+func TestAJoinSaysWhatABatchSystemGaveTheWorkerWhereThatIsKnown(t *testing.T) {
+	without := Record{Kind: RecordJoin, Worker: 5, ID: "7.1", Nonce: 9, Count: 2, Text: "n"}
+	with := without
+	with.Grant = Grant{CPUMilli: 4000, MemoryBytes: 1 << 30, GPUs: 2}
+	raw := with.Append(nil)
+	if got, want := hex.EncodeToString(raw), hex.EncodeToString(without.Append(nil))+"a01f"+"8080808004"+"02"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, err := DecodeRecord(raw); err != nil || !cmp.Equal(got, with) {
+		t.Errorf("got %+v, %v, want %+v", got, err, with)
+	}
+}
+
 func TestARecordThatIsNotWholeIsRefused(t *testing.T) {
 	for _, c := range records {
 		raw := c.record.Append(nil)

@@ -16,8 +16,9 @@ import (
 // they have taken, and until each has come back, has certainly ended, or has been silent for too long, no block is handed out that may be
 // in their hands: those below the mark of the epoch before. Who comes back names what it has, and goes on with it.
 
-// inherit takes a worker of an earlier epoch over, and gives nil if it is none that could come back.
-func (e *Engine) inherit(w *pastWorker) *worker {
+// inherit takes a worker of an earlier epoch over, and gives nil if it is none that could come back. One that is replaced, as its batch system has
+// started its element again, is only waited for: whatever became of the other one, the share is not its own any more.
+func (e *Engine) inherit(w *pastWorker, replaced bool) *worker {
 	if w.gone || w.row == nil {
 		return nil
 	}
@@ -37,24 +38,29 @@ func (e *Engine) inherit(w *pastWorker) *worker {
 		e.lost = append(e.lost, w.number)
 		return nil
 	}
-	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, answer: never, away: true}
+	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, grant: w.grant, answer: never, away: true}
+	if e.tasks[v.task].spec.Fill {
+		e.expect(v.task, int64(v.slots))
+	}
 	for _, r := range w.rows {
 		v.returned = v.returned || r.processed > 0
 	}
-	if w.Launched {
+	switch {
+	case w.Launched && replaced:
+		v.sub, v.element, v.replaced, v.hinted = e.inheritedSubmission(at), at.Element, true, true
+	case w.Launched:
 		v.sub, v.element = e.inheritedSubmission(at), at.Element
-		before := v.sub.workers[at.Element]
 		v.sub.workers[at.Element] = v
-		if before != nil { // a batch system has started it again since
-			before.replaced = true
-			e.fleet.Give(int(before.task), int64(before.slots))
-			v.sub.left--
-		}
 		v.sub.left++
 		e.fleet.Inherit(int(v.task), int64(v.slots))
 		e.tight = true
+	default: // until it says what it has, it may have all that it could
+		v.awayTask = v.task
+		e.fleet.Inherit(int(v.task), int64(v.slots))
 	}
-	e.workers[v.id] = v
+	if !v.replaced {
+		e.workers[v.id] = v
+	}
 	e.enlist(v)
 	e.away = append(e.away, v)
 	e.lookAt(e.cfg.Job.ReconnectGrace)
@@ -88,6 +94,10 @@ func (e *Engine) inheritedSubmission(at launcher.Worker) *submission {
 func (e *Engine) back(w *worker) {
 	if w.away {
 		w.away = false
+		if w.sub == nil {
+			e.fleet.Give(int(w.awayTask), int64(w.slots))
+			e.demand.dirty = true
+		}
 		e.away = slices.DeleteFunc(e.away, func(a *worker) bool { return a == w })
 	}
 }

@@ -16,11 +16,18 @@ import (
 )
 
 // TestScenarios reads testdata/scenarios: events in, decisions out. Records and commits are left out of the output; a commit is
-// answered at once unless the run has "manual-commits".
+// answered at once unless the run has "manual-commits". A file that begins with "cluster" is told by a clusterScenario.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		var s *scenario
+		var k *clusterScenario
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd == "cluster" {
+				k = newClusterScenario(t, d)
+			}
+			if k != nil {
+				return k.do(t, d)
+			}
 			if d.Cmd == "run" {
 				s = newScenario(t, d)
 				s.apply(Event{Kind: EventTick})
@@ -34,6 +41,10 @@ func TestScenarios(t *testing.T) {
 
 type scenario struct {
 	e        *Engine
+	cfg      Config
+	records  []Record
+	durable  uint64
+	handouts map[scheduler.Lease]Held // by what a worker knows it
 	now      time.Duration
 	fx       Effects
 	out      strings.Builder
@@ -110,7 +121,7 @@ func newScenario(t *testing.T, d *datadriven.TestData) *scenario {
 	j := testJob()
 	cfg := Config{Job: j, Launcher: localProperties(), Node: "here", Epoch: 1, Budget: cpus(4)}
 	markStep := int64(0)
-	s := &scenario{session: map[string]SessionID{}, name: map[SessionID]string{}, seq: map[string]uint64{}, request: map[string]uint64{}}
+	s := &scenario{handouts: map[scheduler.Lease]Held{}, session: map[string]SessionID{}, name: map[SessionID]string{}, seq: map[string]uint64{}, request: map[string]uint64{}}
 	for _, a := range d.CmdArgs {
 		switch a.Key {
 		case "cpu":
@@ -127,6 +138,8 @@ func newScenario(t *testing.T, d *datadriven.TestData) *scenario {
 			markStep = number(t, a.Vals[0])
 		case "max-failures":
 			j.MaxFailures = number(t, a.Vals[0])
+		case "grace":
+			j.Grace = duration(t, a.Vals[0])
 		case "idle-timeout":
 			j.IdleTimeout = duration(t, a.Vals[0])
 		case "journal-handouts":
@@ -180,6 +193,7 @@ func newScenario(t *testing.T, d *datadriven.TestData) *scenario {
 	if s.e, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
+	s.cfg = cfg
 	for i := range s.e.tasks {
 		if markStep > 0 {
 			s.e.tasks[i].mark.step = markStep
@@ -198,6 +212,9 @@ func (s *scenario) output() string {
 }
 
 func (s *scenario) apply(ev Event) {
+	if ev.Kind == EventCommitted {
+		s.durable = max(s.durable, ev.UpTo)
+	}
 	s.fx.Reset()
 	s.e.Apply(s.now, &ev, &s.fx)
 	commit := false
@@ -205,6 +222,14 @@ func (s *scenario) apply(ev Event) {
 		f := &s.fx.List[i]
 		if f.Kind == EffectAppend {
 			s.appended++
+			r, err := DecodeRecord(f.Record)
+			if err != nil {
+				panic(err) // the engine's own
+			}
+			s.records = append(s.records, r)
+		}
+		for _, h := range f.Handouts {
+			s.handouts[h.Lease] = Held{Epoch: s.cfg.Epoch, Lease: h.Lease, Task: h.Task, Block: h.Block, Attempt: h.Attempt}
 		}
 		commit = commit || f.Kind == EffectCommit
 		s.print(f)
@@ -215,6 +240,27 @@ func (s *scenario) apply(ev Event) {
 	if s.e.More() {
 		s.apply(Event{Kind: EventTick})
 	}
+}
+
+// resume is the next life of the run, with what was durable of this one. In it time begins anew.
+func (s *scenario) resume(t *testing.T) {
+	p, err := s.cfg.Job.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.records = s.records[:len(s.records)-int(s.appended-s.durable)]
+	s.cfg.Pipeline, s.cfg.Past = p, NewPast(p)
+	for i := range s.records {
+		if _, _, err := s.cfg.Past.Add(&s.records[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.cfg.Epoch++
+	if s.e, err = New(s.cfg); err != nil {
+		t.Fatal(err)
+	}
+	s.now, s.appended, s.durable = 0, 0, 0
+	s.apply(Event{Kind: EventTick})
 }
 
 // until lets time pass, with a tick whenever the engine wants one.
@@ -333,6 +379,9 @@ func (s *scenario) do(t *testing.T, d *datadriven.TestData) {
 	case "at":
 		s.until(duration(t, who))
 		return
+	case "resume":
+		s.resume(t)
+		return
 	case "stall":
 		s.now = duration(t, who)
 		s.apply(Event{Kind: EventTick})
@@ -404,7 +453,7 @@ func (s *scenario) do(t *testing.T, d *datadriven.TestData) {
 	case "stop":
 		ev.Kind, ev.Text = EventStop, "told to stop"
 		ev.Stop = map[string]StopKind{"drain": StopDrain, "cancel": StopCancel, "interrupt": StopInterrupt, "now": StopNow}[who]
-	case "tally", "workers", "waits":
+	case "tally", "workers", "waits", "slots":
 		s.report(d.Cmd)
 		return
 	default:
@@ -442,7 +491,12 @@ func (s *scenario) attach(t *testing.T, who string, args map[string]string) {
 	}
 	if v := args["held"]; v != "" {
 		for _, l := range strings.Split(v, ",") {
-			ev.Held = append(ev.Held, Held{Epoch: 1, Lease: s.long(number(t, l))})
+			lease := s.long(number(t, l))
+			held, known := s.handouts[lease]
+			if !known {
+				held = Held{Epoch: 1, Lease: lease}
+			}
+			ev.Held = append(ev.Held, held)
 		}
 	}
 	s.apply(ev)
@@ -457,6 +511,8 @@ func (s *scenario) report(what string) {
 		case "tally":
 			fmt.Fprintf(&s.out, "%s %v: waiting %d ready %d leased %d success %d skipped %d failed %d orphaned %d abandoned %d; processed %d retries %d timed_out %d lost %d returned %d\n",
 				x.ID, x.State, c.Waiting, c.Ready, c.Leased, c.Success, c.Skipped, c.Failed, c.Orphaned, c.Abandoned, c.Processed, c.Retries, c.TimedOut, c.Lost, c.Returned)
+		case "slots":
+			fmt.Fprintf(&s.out, "%s: %d slots are taken\n", x.ID, s.e.fleet.Slots(s.cfg.Pipeline.Index(x.ID)))
 		case "waits":
 			fmt.Fprintf(&s.out, "%s: busy %d idle %d starting %d: %s\n", x.ID, x.SlotsBusy, x.SlotsIdle, x.SlotsStarting, x.Waits)
 		}

@@ -42,6 +42,8 @@ type WorkerSnapshot struct {
 	Task  int32
 	Node  string
 	Slots int
+	// Grant is what its batch system has given it; zero without one.
+	Grant Grant
 	// Processed are its valid returns, Failed those of them that said failed.
 	Processed, Failed int64
 	// Busy and Idle are times of slots; together slots × the time that it served the task.
@@ -120,7 +122,7 @@ type row struct {
 
 func (e *Engine) rowSnapshot(r *row) WorkerSnapshot {
 	w := r.worker
-	s := WorkerSnapshot{ID: w.id, Task: r.task, Node: w.node, Slots: int(r.slots), Processed: r.processed, Failed: r.failed,
+	s := WorkerSnapshot{ID: w.id, Task: r.task, Node: w.node, Slots: int(r.slots), Grant: w.grant, Processed: r.processed, Failed: r.failed,
 		Busy: r.busy, PeakRSSBytes: r.peak, State: "ended", End: r.end}
 	served := r.served
 	if !r.over {

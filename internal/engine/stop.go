@@ -188,6 +188,7 @@ func (e *Engine) abandonAll() {
 // void forgets all that a worker holds, because its blocks were abandoned.
 func (e *Engine) void(w *worker) {
 	for l := w.last; l != nil; l = w.last {
+		w.voided++
 		e.drop(l)
 		e.freeLease(l)
 	}

@@ -41,6 +41,8 @@ type Book struct {
 type BookConfig struct {
 	// MessageTimeout is how long the system may take over an answer and still have done what it was asked; 0 = 10 s.
 	MessageTimeout time.Duration
+	// HintAfter is for how long a worker that is not listed any more has to be silent before it cannot live; 0 = 5 min.
+	HintAfter time.Duration
 	// Seed shifts the times of questions, so that runs do not all ask at once.
 	Seed uint64
 	// Heard is when a worker was last heard, negative if never.
@@ -48,12 +50,15 @@ type BookConfig struct {
 }
 
 // defaultMessageTimeout is what batch systems have if nobody has changed it.
-const defaultMessageTimeout = 10 * time.Second
+const defaultMessageTimeout, defaultHintAfter = 10 * time.Second, 5 * time.Minute
 
 // NewBook returns an empty one.
 func NewBook(cfg BookConfig) *Book {
 	if cfg.MessageTimeout <= 0 {
 		cfg.MessageTimeout = defaultMessageTimeout
+	}
+	if cfg.HintAfter <= 0 {
+		cfg.HintAfter = defaultHintAfter
 	}
 	return &Book{cfg: cfg, entries: make(map[string]*entry), accountedAt: -accountEvery, pace: newPace()}
 }
@@ -81,6 +86,8 @@ type entry struct {
 	sought     bool // they are enough: only the accounts may still know it
 
 	excluded, exclude []string // as the system knows it, and as it should
+	excludeFrom       uint64   // questions what there is that had been asked when that changed
+	pendingIn         uint64   // the last of them whose answer showed something of it pending
 
 	throttle, inForce int // as it should be, and as it may be; 0 = none
 	throttling        try // to change it
@@ -118,6 +125,7 @@ type element struct {
 	failed    bool // it could not be launched: it is cancelled for that, and its end is not ours
 	unwritten uint8
 	never     uint8 // answers in a row with a reason that never ends
+	claims    uint8 // answers that say that it was cancelled, and not by us
 	absent    uint8 // answers in a row without it
 	absentAt  time.Duration
 	wantedAt  time.Duration
@@ -423,7 +431,7 @@ func (b *Book) Close() {
 // Exclude keeps the pending elements of a submission off nodes, in place of those of an earlier call.
 func (b *Book) Exclude(tag string, nodes []string) {
 	if en := b.entries[tag]; en != nil && !slices.Equal(en.exclude, nodes) {
-		en.exclude = nodes
+		en.exclude, en.excludeFrom = nodes, b.pace.asked
 		b.pace.stir()
 	}
 }

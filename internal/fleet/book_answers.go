@@ -18,6 +18,9 @@ const (
 	withdrawnAnswers = 2
 	// neverAnswers is in how many answers a reason that never ends is believed.
 	neverAnswers = 2
+	// cancelledAnswers is in how many answers in a row an element that was never on a node has to be cancelled, where the accounts do not
+	// say so.
+	cancelledAnswers = 4
 	// unwrittenAnswers is in how many accounts an element may be missing before they are not asked again.
 	unwrittenAnswers = 2
 	// maxUnaccounted is after how many errors in a row the accounts are not asked any more.
@@ -46,6 +49,9 @@ func (b *Book) listed(now time.Duration, a Answer) {
 	for i := range a.Listing.Elements {
 		b.row(now, &a.Listing.Elements[i])
 	}
+	if b.pace.hurries > 0 && !b.someLeave() {
+		b.pace.hurries = 0
+	}
 	for _, en := range b.order {
 		switch en.state {
 		case bound:
@@ -56,6 +62,16 @@ func (b *Book) listed(now time.Duration, a Answer) {
 			b.lookup(now, en)
 		}
 	}
+}
+
+// someLeave: a worker has gone away in good order, and has not been seen to end.
+func (b *Book) someLeave() bool {
+	for _, en := range b.order {
+		if slices.ContainsFunc(en.elements, func(el element) bool { return el.left && el.state != over }) {
+			return true
+		}
+	}
+	return false
 }
 
 // row takes in one row of an answer.
@@ -87,6 +103,7 @@ func (b *Book) row(now time.Duration, r *launcher.Element) {
 	if waiting == 0 {
 		return
 	}
+	en.pendingIn = b.pace.asked
 	if i := slices.IndexFunc(en.reasons, func(w Waiting) bool { return w.Word == r.Reason.Word }); i >= 0 {
 		en.reasons[i].Count += waiting
 	} else {
@@ -144,6 +161,9 @@ func (b *Book) judge(now time.Duration, en *entry, i int, r *launcher.Element) {
 	}
 	was := *el
 	b.count(el, -1)
+	if r.State == launcher.Pending || r.State == launcher.Running {
+		el.asking, el.claims, el.end = false, 0, launcher.End{} // whatever was said of its end
+	}
 	state, left := r.State, time.Duration(0)
 	switch r.State {
 	case launcher.Pending:
@@ -206,9 +226,23 @@ func (b *Book) endsAs(now time.Duration, en *entry, i int, r *launcher.Element) 
 		return
 	}
 	el.end = r.End
-	if !b.ask(el) {
-		b.cancelledBy(en, i, launcher.CancelledByUnknown)
+	el.claims = min(el.claims+1, 200)
+	if b.ask(el) {
+		return
 	}
+	if el.doubtful() {
+		b.count(el, -1)
+		el.hinted = true
+		b.count(el, 1)
+		return
+	}
+	b.cancelledBy(en, i, launcher.CancelledByUnknown)
+}
+
+// doubtful: it is said to be cancelled, which nothing else speaks for yet: it was never on a node, where its end would be seen, and a queue
+// that is wrong is right again after some answers.
+func (el *element) doubtful() bool {
+	return el.state != ran && el.node == "" && el.claims < cancelledAnswers
 }
 
 // ask has the accounts say how an element ended, and reports whether there is hope that they do.
@@ -283,7 +317,7 @@ func (b *Book) absentees(now time.Duration, en *entry) {
 		case en.shown && el.state == ran && el.absent >= withdrawnAnswers && b.ask(el):
 		case b.gone(en, el):
 			gone = true
-			if en.shown && (el.givenUp || cancelled) {
+			if en.shown && (el.givenUp || cancelled && !b.mayLive(en, i)) {
 				b.vanish(en, i)
 			}
 		}
@@ -294,6 +328,14 @@ func (b *Book) absentees(now time.Duration, en *entry) {
 // gone reports whether an element has been missing for so long that it is gone, if the system does not know its array.
 func (b *Book) gone(en *entry, el *element) bool {
 	return el.absent >= goneAnswers && b.askedAt-el.absentAt >= goneAfter && b.askedAt >= en.since+youngest
+}
+
+// mayLive: it may run a block still, for all that the system says by knowing nothing of it: a node that it cannot reach is thought dead. That it was
+// silent for long enough is what others say first, as a rule (GiveUp).
+func (b *Book) mayLive(en *entry, i int) bool {
+	el := &en.elements[i]
+	heard := max(b.cfg.Heard(launcher.Worker{Tag: en.tag, Element: i}), el.absentAt)
+	return el.joined && el.state == ran && !el.givenUp && !el.left && b.askedAt < heard+b.cfg.HintAfter
 }
 
 // vanish ends an element that is there no more and of which nobody says how it ended.
@@ -326,7 +368,7 @@ func (b *Book) known(now time.Duration, array string, a Answer) {
 			if el.state == over || el.joined && b.cfg.Heard(w) >= el.absentAt || el.absent < goneAnswers {
 				continue
 			}
-			if en.cancelled(el) || !b.ask(el) {
+			if (en.cancelled(el) || !b.ask(el)) && !b.mayLive(en, i) {
 				b.vanish(en, i)
 			}
 		}
@@ -397,7 +439,16 @@ func (b *Book) accounted(now time.Duration, arrays []string, a Answer) {
 // account takes in what the accounts say of one element.
 func (b *Book) account(en *entry, i int, r *launcher.Element) {
 	el := &en.elements[i]
-	if el.state == over || !el.asking || r.State != launcher.Ended {
+	if el.state == over || !el.asking {
+		return
+	}
+	if r.State != launcher.Ended {
+		if r.State == launcher.Pending && el.doubtful() { // the queue says that it was cancelled, and is to say so again
+			b.count(el, -1)
+			el.asking, el.hinted = false, true
+			el.unwritten++
+			b.count(el, 1)
+		}
 		return
 	}
 	if el.joined && b.cfg.Heard(launcher.Worker{Tag: en.tag, Element: i}) >= b.askedAt {
@@ -430,9 +481,13 @@ func (b *Book) unwritten(en *entry) {
 		el.asking, el.unwritten = false, unwrittenAnswers
 		b.count(el, 1)
 		switch {
+		case el.end.Cause == launcher.Cancelled && el.doubtful():
+			b.count(el, -1)
+			el.hinted = true
+			b.count(el, 1)
 		case el.end.Cause == launcher.Cancelled:
 			b.cancelledBy(en, i, launcher.CancelledByUnknown)
-		case el.state != ran || !en.shown || el.givenUp:
+		case el.state != ran || !en.shown && !b.mayLive(en, i) || el.givenUp:
 			b.vanish(en, i)
 		}
 	}

@@ -172,6 +172,7 @@ func TestWithoutAccountsACancelledElementThatNeverConnectedWasNotLaunched(t *tes
 	x.b.Connected(x.now, launcher.Worker{Tag: "1", Element: 1}, false)
 	x.now += time.Second
 	x.lists = rows("40 1 0-1 cancelled")
+	x.lists[0].Node = "n1"
 	x.expect(CallAccount)
 	x.answer(Answer{Err: launcher.ErrNoAccounting})
 	x.tells("no accounts of ", "1.0 ended: never started", "1.1 ended: cancelled")

@@ -15,10 +15,14 @@ const (
 	busyFor, longPending = 30 * time.Second, time.Hour
 	// An answer that takes longer than slowAnswer doubles the interval, as an error does, up to askCalm.
 	slowAnswer = time.Second
+	// endTakes is how long the system needs to show that a worker has ended, hurries how often in a row it is asked for that without delay.
+	endTakes, hurries = 300 * time.Millisecond, 3
 	// changeGap is between two calls that change something.
 	changeGap = time.Second
 	// knownEvery and accountEvery are between two of these questions.
 	knownEvery, accountEvery = time.Minute, time.Minute
+	// oneByOne is how many submissions may be made in a burst, and how many more in an hour, where each is one worker.
+	oneByOne = 120
 	// deafAfter is how many questions in a row without an answer are worth a word.
 	deafAfter = 2
 	// openEnds is with how many unexplained ends nothing new is submitted.
@@ -35,6 +39,9 @@ type bucket struct {
 // at is when the next call may be made.
 func (k *bucket) at() time.Duration { return k.full - time.Duration(k.size-1)*k.refill }
 
+// spare: no more than half of it is used up.
+func (k *bucket) spare(now time.Duration) bool { return k.full-now <= time.Duration(k.size/2)*k.refill }
+
 func (k *bucket) take(now time.Duration) { k.full = max(k.full, now) + k.refill }
 
 // pace is when the next call may be made.
@@ -50,6 +57,8 @@ type pace struct {
 	asked                             uint64 // questions what there is
 	answers                           uint64 // complete answers to it
 	urgent                            bool   // the next one is not to wait
+	hurries                           int    // so many of the next ones are not to wait, from hurryAt on
+	hurryAt                           time.Duration
 	wake                              time.Duration
 }
 
@@ -69,6 +78,13 @@ func (p *pace) stir() { p.wake = 0 }
 
 // soon has it asked what there is without delay.
 func (p *pace) soon() { p.urgent = true; p.stir() }
+
+// Hurry notes that somebody waits for what workers still take that have gone away in good order (Leaves): the system is asked as soon as it may
+// show their ends, as long as few questions were asked lately.
+func (b *Book) Hurry(now time.Duration) {
+	b.pace.hurries, b.pace.hurryAt = hurries, now+endTakes
+	b.pace.stir()
+}
 
 // submitted notes that something is in the queue since now.
 func (p *pace) submitted(now time.Duration) {
@@ -132,6 +148,9 @@ func (b *Book) listAt(now time.Duration) time.Duration {
 			at = p.listedAt + changeGap
 		}
 	}
+	if p.hurries > 0 && p.doubled == 0 && p.polls.spare(now) {
+		at = min(at, max(p.hurryAt, p.listedAt+changeGap))
+	}
 	for _, en := range b.order {
 		if en.state == unsure && en.lookups < len(lookups) && p.doubled == 0 {
 			at = min(at, max(en.since+lookups[en.lookups], p.listedAt+changeGap))
@@ -140,9 +159,18 @@ func (b *Book) listAt(now time.Duration) time.Duration {
 	return max(at, p.polls.at())
 }
 
-// wantsFresh: something is to be cancelled once an answer shows it.
+// toExclude: pending elements are to keep off other nodes than they do. As the call names the array only, which may have become that of others,
+// a fresh answer has to show them first.
+func (en *entry) toExclude() bool {
+	return en.state == bound && !slices.Equal(en.exclude, en.excluded) && en.anyQueued()
+}
+
+// wantsFresh: something is to be cancelled, or kept off nodes, once an answer shows it.
 func (b *Book) wantsFresh() bool {
 	for _, en := range b.order {
+		if en.excludeFrom == b.pace.asked && en.toExclude() {
+			return true
+		}
 		if en.state != bound || en.wanted == 0 || en.wanted == en.left {
 			continue
 		}
@@ -153,6 +181,17 @@ func (b *Book) wantsFresh() bool {
 		}
 	}
 	return false
+}
+
+// OneByOne says that a submission is one worker here. Then a hundred workers are a hundred submissions, which the pace of arrays would
+// spread over two hours.
+func (b *Book) OneByOne() {
+	s := &b.pace.submits
+	if s.size < oneByOne {
+		taken := s.full // what was taken so far stays so
+		*s = bucket{size: oneByOne, refill: time.Hour / oneByOne, full: taken}
+		b.pace.stir()
+	}
 }
 
 // MaySubmit reports whether a submission would be made at once. A system that does not answer gets none, unless nobody asks it any
@@ -235,7 +274,7 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 		return call, 0, true
 	}
 	for _, en := range b.order {
-		if en.state == bound && !slices.Equal(en.exclude, en.excluded) && en.anyQueued() && due(paced) {
+		if en.toExclude() && en.pendingIn > en.excludeFrom && due(paced) {
 			p.changes.take(now)
 			return Call{Kind: CallExclude, Tag: en.tag, Array: en.array, Nodes: en.exclude}, 0, true
 		}
@@ -265,6 +304,7 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 	if at := b.listAt(now); at != never && due(at) {
 		p.polls.take(now)
 		p.listed, p.listedAt, p.urgent = true, now, false
+		p.hurries = max(p.hurries-1, 0)
 		p.asked++
 		return Call{Kind: CallList}, 0, true
 	}

@@ -27,9 +27,10 @@ func (b *Book) Throttle(tag string, n int) {
 	b.pace.stir()
 }
 
-// throttleDue: the system has another throttle than it should, of an array of which something may still start.
-func (en *entry) throttleDue() bool {
-	return en.state == bound && en.throttle != en.inForce && en.throttling.due() && en.anyQueued()
+// throttleDue: the system has another throttle than it should, of an array of which something may still start, as the last answer has shown: the
+// call names the array only, which may have become that of others.
+func (b *Book) throttleDue(en *entry) bool {
+	return en.state == bound && en.throttle != en.inForce && en.throttling.due() && en.anyQueued() && en.pendingIn > 0 && en.pendingIn == b.pace.asked
 }
 
 // throttled takes in what a pending row says of the throttle of its array.
@@ -65,7 +66,7 @@ func (b *Book) unthrottled(en *entry) {
 // callThrottle makes the call for the first array that needs it.
 func (b *Book) callThrottle(now time.Duration, due func(time.Duration) bool, at time.Duration) (Call, bool) {
 	for _, en := range b.order {
-		if en.throttleDue() && due(at) {
+		if b.throttleDue(en) && due(at) {
 			en.throttling.made(now)
 			b.pace.changes.take(now)
 			if en.throttle > en.inForce { // as soon as it was called for, whatever comes of the call

@@ -8,7 +8,7 @@ import (
 	"example.org/daisy/scheduler"
 )
 
-// A Task is what the fleet knows of a task. Only MaxWorkers changes, with SetMaxWorkers.
+// A Task is what the fleet knows of a task. Only MaxWorkers and Slots change, with SetMaxWorkers and SetSlots.
 type Task struct {
 	// Requires is what one slot needs.
 	Requires scheduler.Resources

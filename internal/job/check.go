@@ -200,6 +200,8 @@ func (c *checking) clients(i int, t *Task) {
 	switch {
 	case c.job.Launcher == "serial":
 		c.task(i, "run.clients", "with launcher \"serial\" nobody can connect; use \"local\"")
+	case c.job.Launcher == "slurm":
+		c.task(i, "run.clients", "clients that come by themselves are served on the coordinator's own machine only; with launcher \"slurm\" have their script started where the jobs run, by run = { daisy = [..] }")
 	case c.job.Listen != "" && c.job.Listen != "localhost":
 		if ip := net.ParseIP(c.job.Listen); ip == nil || !ip.IsLoopback() && !ip.IsUnspecified() {
 			c.task(i, "run.clients", "clients of daisy are served on this machine's own addresses only, and listen is %q; allowed with them are \"localhost\" and \"0.0.0.0\"", c.job.Listen)

@@ -122,6 +122,8 @@ type Task struct {
 	MaxWorkers int64
 	// Slots is how many blocks one worker runs at once, from 1.
 	Slots int
+	// Fill: a worker is asked for with one slot, and gets as many as what a batch system gave it holds. Elsewhere it has one.
+	Fill bool
 	// MaxBlocksPerWorker sends a worker away after so many blocks; 0 = no limit.
 	MaxBlocksPerWorker int64
 	// Priority decides who gets a free budget first; higher goes first.
@@ -260,11 +262,14 @@ func (t *Task) ArrayLimit() int64 {
 	return 0
 }
 
-// LauncherClass is the options of the launcher as one text. Workers of tasks that differ in it are not alike.
+// LauncherClass is the options of the launcher, and whether slots are filled, as one text. Workers of tasks that differ in it are not alike.
 func (t *Task) LauncherClass() string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(t.Options)) {
 		fmt.Fprintf(&b, "%s=%q\n", key, t.Options[key])
+	}
+	if t.Fill {
+		b.WriteString("fill\n")
 	}
 	return b.String()
 }

@@ -46,7 +46,7 @@ func (j *Job) Changes(now *Job) []string {
 		differs(of("run"), j.runnerText(a), now.runnerText(b))
 		differs(of("check"), commandText(a.Check), commandText(b.Check))
 		differs(of("requires"), amountsText(a.Requires), amountsText(b.Requires))
-		differs(of("slots"), strconv.Itoa(a.Slots), strconv.Itoa(b.Slots))
+		differs(of("slots"), slotsText(a), slotsText(b))
 		differs(of("env"), variablesText(a.Env), variablesText(b.Env))
 		differs(of("skip_mask"), j.path(a.SkipMask), now.path(b.SkipMask))
 		if a.SkipMask == b.SkipMask && !reflect.DeepEqual(a.Mask, b.Mask) {
@@ -54,6 +54,13 @@ func (j *Job) Changes(now *Job) []string {
 		}
 	}
 	return list
+}
+
+func slotsText(t *Task) string {
+	if t.Fill {
+		return quoted("fill")
+	}
+	return strconv.Itoa(t.Slots)
 }
 
 // notGiven is the text of a key that a job does not have.

@@ -68,7 +68,7 @@ func Keys() []Key {
 		{"task", "chunk_race", "string", `"deny"`, "`\"allow\"`: no error if two blocks that may run at the same time write into one chunk of `output`.", ""},
 		{"task", "requires", "amounts", "{ cpu = 1 }", "What one slot needs while it runs a block; `cpu = 1` unless it is given.", ""},
 		{"task", "max_workers", "integer", "no limit", "How many blocks of this task run at once, at most: it counts slots. Needed with Slurm where `[run]` has no `resources`.", ""},
-		{"task", "slots", "integer", number(d.Slots), "How many blocks one worker runs at once. A worker takes slots × requires of the resources.", ""},
+		{"task", "slots", "integer or string", number(d.Slots), "How many blocks one worker runs at once. A worker takes slots × requires of the resources. With Slurm, `\"fill\"`: as many as what Slurm has given the worker holds; see [slurm.md](slurm.md#workers-that-fill-what-they-are-given).", ""},
 		{"task", "max_blocks_per_worker", "integer", "no limit", "A worker leaves after so many blocks and a new one takes its place.", ""},
 		{"task", "priority", "integer", "0", "Tasks of higher priority get free resources first; of equal priority, the one further downstream.", ""},
 		{"task", "timeout", "duration", span(d.Timeout), "A block that takes longer is killed, which is a failed attempt. `\"0s\"`: no timeout.", ""},

@@ -103,6 +103,9 @@ func summary(j *job.Job) string {
 		if t.MaxWorkers > 0 {
 			fmt.Fprintf(&b, "; max_workers %d", t.MaxWorkers)
 		}
+		if t.Fill {
+			fmt.Fprintf(&b, "; fills from %d slot", t.Slots)
+		}
 		if t.ResourceTracking {
 			b.WriteString("; resource tracking")
 		}

@@ -62,7 +62,7 @@ func (l *loader) readTask(at int, m map[string]any, n *node) {
 	if most := l.opts.MaxWorkers; most > 0 && (task.MaxWorkers == 0 || task.MaxWorkers > most) {
 		task.MaxWorkers = most
 	}
-	t.count("slots", 1, &task.Slots)
+	t.readSlots(task)
 	task.MaxBlocksPerWorker, _ = t.integer("max_blocks_per_worker", 1, math.MaxInt64)
 	if p, ok := t.integer("priority", math.MinInt32, math.MaxInt32); ok {
 		task.Priority = int(p)
@@ -76,6 +76,21 @@ func (l *loader) readTask(at int, m map[string]any, n *node) {
 	t.boolean("enforce_memory", &task.EnforceMemory)
 	t.readMask(task)
 	t.readOutput(task)
+}
+
+// readSlots reads a number of slots, or that they are as many as there is room for.
+func (t table) readSlots(task *job.Task) {
+	text, isText := t.m["slots"].(string)
+	switch {
+	case !isText:
+		t.count("slots", 1, &task.Slots)
+	case text != "fill":
+		t.fail("slots", "%q is neither a number nor \"fill\"", text)
+	case slices.Equal(task.Options["launch"], []string{"srun"}):
+		t.fail("slots", "\"fill\" does not go with launch = \"srun\": a step has only the cores that were asked for; write how many slots there are")
+	default:
+		task.Fill = true
+	}
 }
 
 // readCode reads run and check, and looks for their programs.

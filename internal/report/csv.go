@@ -18,8 +18,10 @@ func writeCSV(b *bytes.Buffer, s api.Stats) error {
 	h := r.WorkerHours
 	sections := []csvSection{{
 		name: "run",
-		head: "id,name,state,message,exit_status,started,ended,wall_seconds,launcher,job_file,directory,logs,worker_hours_used,worker_hours_idle,worker_hours_wasted",
-		rows: [][]any{{r.ID, r.Name, r.State, r.Message, r.ExitStatus, r.Started, r.Ended, r.WallSeconds, r.Launcher, r.JobFile, r.Directory, r.Logs, h.Used, h.Idle, h.Wasted}},
+		head: "id,name,state,message,exit_status,started,ended,wall_seconds,launcher,job_file,directory,logs,worker_hours_used,worker_hours_idle,worker_hours_wasted," +
+			"core_hours_granted,core_hours_used,core_hours_idle",
+		rows: [][]any{{r.ID, r.Name, r.State, r.Message, r.ExitStatus, r.Started, r.Ended, r.WallSeconds, r.Launcher, r.JobFile, r.Directory, r.Logs, h.Used, h.Idle, h.Wasted,
+			r.CoreHours.Granted, r.CoreHours.Used, r.CoreHours.Idle}},
 	}, {
 		name: "segment", head: "epoch,started,ended,wall_seconds",
 	}, {
@@ -36,9 +38,10 @@ func writeCSV(b *bytes.Buffer, s api.Stats) error {
 	}, {
 		name: "failure", head: "task,block,index,attempts,worker,node,message,log",
 	}, {
-		name: "worker", head: "task,id,node,slots,processed,failed,busy_seconds,idle_seconds,peak_rss_bytes,end,log",
+		name: "worker", head: "task,id,node,slots,processed,failed,busy_seconds,idle_seconds,peak_rss_bytes,end,log," +
+			"asked_cores,asked_memory_bytes,asked_gpus,granted_cores,granted_memory_bytes,granted_gpus",
 	}, {
-		name: "node", head: "node,workers,processed,failed,busy_seconds,idle_seconds,wasted_seconds,peak_rss_bytes",
+		name: "node", head: "node,workers,processed,failed,busy_seconds,idle_seconds,wasted_seconds,peak_rss_bytes,core_hours_granted,core_hours_used,core_hours_idle",
 	}, {
 		name: "coordinator", head: "cpu_seconds,peak_rss_bytes,bytes_in,bytes_out",
 	}}
@@ -72,10 +75,12 @@ func writeCSV(b *bytes.Buffer, s api.Stats) error {
 		}
 	}
 	for _, w := range s.Workers {
-		add("worker", w.Task, w.ID, w.Node, w.Slots, w.Processed, w.Failed, w.BusySeconds, w.IdleSeconds, w.PeakRSSBytes, w.End, w.Log)
+		add("worker", w.Task, w.ID, w.Node, w.Slots, w.Processed, w.Failed, w.BusySeconds, w.IdleSeconds, w.PeakRSSBytes, w.End, w.Log,
+			w.Asked.Cores, w.Asked.MemoryBytes, w.Asked.GPUs, w.Granted.Cores, w.Granted.MemoryBytes, w.Granted.GPUs)
 	}
 	for _, n := range s.Nodes {
-		add("node", n.Node, n.Workers, n.Processed, n.Failed, n.BusySeconds, n.IdleSeconds, n.WastedSeconds, n.PeakRSSBytes)
+		add("node", n.Node, n.Workers, n.Processed, n.Failed, n.BusySeconds, n.IdleSeconds, n.WastedSeconds, n.PeakRSSBytes,
+			n.CoreHours.Granted, n.CoreHours.Used, n.CoreHours.Idle)
 	}
 	c := s.Coordinator
 	add("coordinator", c.CPUSeconds, c.PeakRSSBytes, c.BytesIn, c.BytesOut)

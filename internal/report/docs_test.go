@@ -25,7 +25,7 @@ func TestTheDocumentationHasEveryColumnOfTheTables(t *testing.T) {
 			documented[m[1]] = append(documented[m[1]], name)
 		}
 	}
-	s := failedRun()
+	s := slurmRun()
 	s.Tasks[0].Ready, s.Tasks[0].Unselected = 1, 1 // so that the columns of a run that goes on, and of a part, are there
 	printed := map[string][]string{}
 	for _, table := range tables(s) {

@@ -130,17 +130,51 @@ func positive(v float64) *float64 {
 
 func workerTable(s api.Stats) table {
 	t := table{title: "Workers", long: true, head: []string{"<worker", "<task", "<node", "slots", "processed", "failed", "busy", "idle", "peak memory", "<end"}}
+	given := s.Run.CoreHours.Granted != nil
+	if given {
+		t.head = append(t.head, "<asked for", "<given")
+	}
 	for _, w := range s.Workers {
-		t.rows = append(t.rows, []string{
+		row := []string{
 			w.ID, w.Task, orNone(w.Node), units.Count(w.Slots), units.Count(w.Processed), units.Count(w.Failed),
 			duration(&w.BusySeconds), duration(&w.IdleSeconds), size(w.PeakRSSBytes), orNone(w.End),
-		})
+		}
+		if given {
+			row = append(row, Amounts(w.Asked), Amounts(w.Granted))
+		}
+		t.rows = append(t.rows, row)
 	}
 	return t
 }
 
+// Amounts are resources of one worker for people.
+func Amounts(a api.Amounts) string {
+	var parts []string
+	if a.Cores != nil {
+		word := "cores"
+		if *a.Cores == 1 {
+			word = "core"
+		}
+		parts = append(parts, fmt.Sprintf("%.3g %s", *a.Cores, word))
+	}
+	if a.MemoryBytes != nil {
+		parts = append(parts, units.Size(*a.MemoryBytes))
+	}
+	if a.GPUs != nil {
+		parts = append(parts, units.Plural(*a.GPUs, "GPU"))
+	}
+	if parts == nil {
+		return none
+	}
+	return strings.Join(parts, ", ")
+}
+
 func nodeTable(s api.Stats) table {
 	t := table{title: "Nodes", long: true, head: []string{"<node", "workers", "processed", "failed", "busy", "idle", "wasted", "peak memory", "<ends"}}
+	given := s.Run.CoreHours.Granted != nil
+	if given {
+		t.head = append(t.head, "core-hours", "used", "left idle")
+	}
 	for _, n := range s.Nodes {
 		var ends []string
 		for end, count := range n.Ends {
@@ -148,10 +182,14 @@ func nodeTable(s api.Stats) table {
 		}
 		slices.Sort(ends)
 		how := strings.Join(ends, ", ")
-		t.rows = append(t.rows, []string{
+		row := []string{
 			n.Node, units.Count(n.Workers), units.Count(n.Processed), units.Count(n.Failed),
 			duration(&n.BusySeconds), duration(&n.IdleSeconds), duration(&n.WastedSeconds), size(n.PeakRSSBytes), orNone(&how),
-		})
+		}
+		if given {
+			row = append(row, coreHours(n.CoreHours.Granted), coreHours(n.CoreHours.Used), coreHours(n.CoreHours.Idle))
+		}
+		t.rows = append(t.rows, row)
 	}
 	return t
 }
@@ -176,6 +214,9 @@ func runTable(s api.Stats) table {
 	}
 	h := r.WorkerHours
 	add("worker time", fmt.Sprintf("%s used, %s idle, %s wasted", hours(h.Used), hours(h.Idle), hours(h.Wasted)))
+	if c := r.CoreHours; c.Granted != nil {
+		add("core-hours", fmt.Sprintf("%s given, %s used, %s idle", coreHours(c.Granted), coreHours(c.Used), coreHours(c.Idle)))
+	}
 	if r.State != "killed" { // it took what it had used with it
 		c := s.Coordinator
 		own := duration(&c.CPUSeconds) + " CPU"
@@ -240,6 +281,18 @@ func duration(seconds *float64) string {
 func ofSeconds(s float64) time.Duration {
 	const most = float64(math.MaxInt64 / int64(time.Second))
 	return time.Duration(min(max(s, -most), most) * float64(time.Second))
+}
+
+// coreHours prints cores × hours.
+func coreHours(h *float64) string {
+	switch {
+	case h == nil:
+		return none
+	case *h >= 100:
+		return units.Count(int64(math.Round(*h)))
+	default:
+		return fmt.Sprintf("%.3g", *h)
+	}
 }
 
 func hours(h float64) string { return units.Duration(ofSeconds(h * 3600)) }

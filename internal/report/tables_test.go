@@ -105,6 +105,27 @@ func TestTheReportOfAFailedRun(t *testing.T) {
 	}
 }
 
+// slurmRun is failedRun where a batch system says what it gave to workers.
+func slurmRun() api.Stats {
+	s := failedRun()
+	s.Run.Launcher = p("slurm")
+	s.Run.CoreHours = api.CoreHours{Granted: p(1234.5), Used: p(1.25), Idle: p(0.0126)}
+	s.Workers[0].Asked = api.Amounts{Cores: p(1.0), MemoryBytes: p(int64(100 << 20))}
+	s.Workers[0].Granted = api.Amounts{Cores: p(4.0), MemoryBytes: p(int64(100 << 20)), GPUs: p(int64(2))}
+	s.Nodes[0].CoreHours = s.Run.CoreHours
+	return s
+}
+
+func TestTheReportSaysWhatABatchSystemGaveToWorkers(t *testing.T) {
+	for format, file := range map[Format]string{Markdown: "slurm.md", CSV: "slurm.csv"} {
+		var b bytes.Buffer
+		if err := Tables(&b, slurmRun(), format); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, file, b.Bytes())
+	}
+}
+
 func TestTheReportOfARunWithoutBlocksAndWorkers(t *testing.T) {
 	s := api.Stats{Version: 1, Run: api.RunStats{ID: "e0", Name: "empty", State: "done", Started: began, Segments: []api.Segment{}, Changes: []api.LimitChange{}, Resources: []api.AskedUsage{}},
 		Tasks: []api.TaskStats{{ID: "a", State: "done", BlockSeconds: api.BlockSeconds{Histogram: [][2]float64{}}, Failures: []api.BlockFailure{}}}, Workers: []api.WorkerStats{}, Nodes: []api.NodeStats{}}

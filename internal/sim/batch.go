@@ -24,6 +24,8 @@ type BatchConfig struct {
 	Limit, KillWait time.Duration
 	// MaxSubmitted bounds the elements that one user may have queued or running, MaxArray those of one array; 0 = no bound.
 	MaxSubmitted, MaxArray int
+	// Requeue: elements that were preempted, or lost with their node, wait once more and are started again.
+	Requeue bool
 	// MinJobAge is how long an element that has ended is still listed. FailSeen is how long a dead node is thought alive.
 	MinJobAge, FailSeen time.Duration
 	// NoAccounts: nobody can look up how an element ended. FixedNodes: pending elements cannot be kept off nodes.
@@ -42,6 +44,8 @@ type batch struct {
 	arrays []*array // that it knows, oldest first
 	nextID int
 	busy   bool // a cycle is due
+	// ghosts are processes on nodes that are not heard, of elements that were given up.
+	ghosts []*worker
 	// reserved is the node that others leave for what waits first; 0 = none.
 	reserved int
 	// hooks of whoever runs the elements' programs
@@ -96,6 +100,10 @@ type arrayElement struct {
 	by      launcher.Canceller
 	ending  string // the word that its end will have, once it is being ended
 	x       *worker
+	beside  []*worker // other processes that were started for it
+	// restarts is how often it was started again. suspended: its processes are stopped, and its node runs something else.
+	restarts  int
+	suspended bool
 }
 
 // What happens to a batch system.
@@ -106,6 +114,7 @@ const (
 	batchSees      // n = node that has failed: now it is seen
 	batchOthersEnd // n = array of somebody else
 	batchSuspects  // n = node that is not heard, and lives
+	batchWarns     // n = array and element: its time is nearly over
 )
 
 func newBatch(w *World, cfg BatchConfig, rng *rand.Rand) *batch {
@@ -126,12 +135,19 @@ func (b *batch) act(ev *event) {
 		a, e := b.at(ev.n)
 		if e.state == elementRunning && e.limit > 0 && b.world.now >= e.limit {
 			b.finish(a, e, "TIMEOUT", ev.n)
+			if !a.foreign {
+				b.world.saw(sawTimeLimit)
+			}
 		}
 	case batchKills:
 		_, e := b.at(ev.n)
 		if e.state == elementRunning && e.ending != "" && e.x != nil {
 			cause := launcher.Signalled
 			b.kill(e.x, cause)
+		}
+	case batchWarns:
+		if _, e := b.at(ev.n); e.state == elementRunning && e.x != nil && e.limit > 0 && b.world.now >= e.limit-warning {
+			e.x.endsSoon(e.limit - b.world.now)
 		}
 	case batchSees:
 		if b.nodes[ev.n].down {
@@ -239,10 +255,11 @@ func (b *batch) begin(a *array, i, where int) {
 	n.cpu -= a.cpu
 	n.gpu -= a.gpu
 	b.nextID++
-	*e = arrayElement{state: elementRunning, job: strconv.Itoa(b.nextID), node: where, started: b.world.now}
+	*e = arrayElement{state: elementRunning, job: strconv.Itoa(b.nextID), node: where, started: b.world.now, restarts: e.restarts}
 	if b.cfg.Limit > 0 {
 		e.limit = b.world.now + b.cfg.Limit
 		b.world.queue.push(event{at: e.limit, to: b, what: batchLimits, n: b.key(a, i)})
+		b.world.queue.push(event{at: max(e.limit-warning, b.world.now), to: b, what: batchWarns, n: b.key(a, i)})
 	}
 	if a.foreign {
 		return
@@ -251,9 +268,16 @@ func (b *batch) begin(a *array, i, where int) {
 	b.world.logf("batch: %s_%d (%s) starts on n%d", a.id, i, a.tag, where)
 }
 
+// warning is how long before its limit an element is told of it.
+const warning = 90 * time.Second
+
 // ended: the program of an element is gone.
-func (b *batch) ended(a *array, i int, how launcher.End) {
+func (b *batch) ended(a *array, i int, x *worker, how launcher.End) {
 	e := &a.elements[i]
+	if e.x != x {
+		b.ghosts = slices.DeleteFunc(b.ghosts, func(g *worker) bool { return g == x })
+		return // one that was given up before
+	}
 	e.x = nil
 	if e.state != elementRunning {
 		return
@@ -287,9 +311,39 @@ func (b *batch) over(a *array, e *arrayElement, state elementState, word string,
 		b.nodes[e.node].cpu += a.cpu
 		b.nodes[e.node].gpu += a.gpu
 	}
-	e.state, e.word, e.end, e.ended = state, word, end, b.world.now
+	e.state, e.word, e.end, e.ended, e.suspended = state, word, end, b.world.now, false
 	b.world.logf("batch: an element of %s (%s) is %s", a.id, a.tag, word)
+	b.endBeside(e, launcher.Signalled)
+	if state == elementEnded && b.cfg.Requeue && !a.foreign && (end.Cause == launcher.Preempted || end.Cause == launcher.NodeFailed) {
+		if e.x != nil {
+			b.ghosts = append(b.ghosts, e.x)
+		}
+		*e = arrayElement{state: elementPending, restarts: e.restarts + 1}
+		b.world.saw(sawRequeued)
+	}
 	b.wake()
+}
+
+// isGhost: its batch system has given its element up, and it lives.
+func (w *worker) isGhost() bool {
+	if w.element == nil || w.beside {
+		return false
+	}
+	e := &w.element.elements[w.at.Element]
+	return e.x != w || e.state != elementRunning
+}
+
+// endBeside ends the other processes of an element, unless its node is cut off: then they go on for a while.
+func (b *batch) endBeside(e *arrayElement, cause launcher.Cause) {
+	list := e.beside
+	e.beside = nil
+	for _, x := range list {
+		if b.nodes[e.node].unheard {
+			b.ghosts = append(b.ghosts, x)
+		} else {
+			b.kill(x, cause)
+		}
+	}
 }
 
 // finish ends a running element: a signal, and a harder one later.
@@ -306,6 +360,9 @@ func (b *batch) finish(a *array, e *arrayElement, word string, key uint64) {
 	}
 	b.world.queue.push(event{at: b.world.now + b.cfg.KillWait, to: b, what: batchKills, n: key})
 	b.term(e.x)
+	for _, x := range slices.Clone(e.beside) {
+		b.term(x)
+	}
 }
 
 // fail takes the power from a node. It is seen later.
@@ -319,6 +376,8 @@ func (b *batch) fail(where int) {
 		for i := range a.elements {
 			if e := &a.elements[i]; e.state == elementRunning && e.node == where && e.x != nil {
 				b.kill(e.x, launcher.NodeFailed)
+				b.endBeside(e, launcher.NodeFailed)
+				b.world.saw(sawNodeFail)
 			}
 		}
 	}
@@ -344,6 +403,9 @@ func (b *batch) suspect(where int) {
 		for i := range a.elements {
 			if e := &a.elements[i]; e.state == elementRunning && e.node == where {
 				b.over(a, e, elementEnded, "NODE_FAIL", launcher.End{Cause: launcher.NodeFailed})
+				if !a.foreign {
+					b.world.saw(sawNetless)
+				}
 			}
 		}
 	}
@@ -357,6 +419,11 @@ func (b *batch) rejoins(where int) {
 			if e := &a.elements[i]; e.state >= elementEnded && e.node == where && e.x != nil {
 				b.kill(e.x, launcher.Signalled)
 			}
+		}
+	}
+	for _, x := range slices.Clone(b.ghosts) {
+		if x.node == where && !x.dead {
+			b.kill(x, launcher.Signalled)
 		}
 	}
 	b.nodes[where].drained = b.nodes[where].down
@@ -376,6 +443,9 @@ func (b *batch) preempt(where int) {
 		for i := range a.elements {
 			if e := &a.elements[i]; e.state == elementRunning && e.node == where {
 				b.finish(a, e, "PREEMPTED", uint64(k)<<32|uint64(i))
+				if !a.foreign {
+					b.world.saw(sawPreempted)
+				}
 			}
 		}
 	}
@@ -395,6 +465,7 @@ func (b *batch) submit(tag string, count, slots int, each scheduler.Resources, e
 	cpu, gpu := each.Get("cpu"), each.Get("gpu")
 	switch {
 	case b.cfg.MaxArray > 0 && count > b.cfg.MaxArray, b.cfg.MaxSubmitted > 0 && held+count > b.cfg.MaxSubmitted:
+		b.world.saw(sawLimits)
 		return nil, &launcher.Refusal{Kind: launcher.RefusedForLimits, Text: "Job violates accounting/QOS policy"}
 	case cpu > b.cfg.CPU || gpu > b.cfg.GPU:
 		return nil, &launcher.Refusal{Kind: launcher.RefusedForGood, Text: "Requested node configuration is not available"}
@@ -473,6 +544,8 @@ func (b *batch) row(rows []launcher.Element, a *array, i int) []launcher.Element
 		r.State, r.Word, r.Node = launcher.Running, "RUNNING", b.world.nodeName(e.node)
 		if e.ending != "" {
 			r.State, r.Word = launcher.Unknown, "COMPLETING"
+		} else if e.suspended {
+			r.State, r.Word = launcher.Unknown, "SUSPENDED"
 		}
 		if e.limit > 0 {
 			r.Left = max(e.limit-b.world.now, time.Second)
@@ -544,9 +617,11 @@ func (b *batch) forgetAll() {
 			}
 		}
 	}
+	b.ghosts = nil
 	for _, a := range slices.Clone(b.arrays) {
 		if n, _ := strconv.Atoi(a.id); !a.foreign && ids < 3 {
 			ids++
+			b.world.saw(sawIDsAgain)
 			b.arrays = append(b.arrays, &array{id: strconv.Itoa(n), tag: fmt.Sprint("other", n), foreign: true, priority: 1, cpu: b.cfg.CPU / 2, elements: make([]arrayElement, 2)})
 			b.world.queue.push(event{at: b.world.now + time.Duration(b.rng.Int64N(int64(2*time.Hour))), to: b, what: batchOthersEnd, n: uint64(len(b.arrays) - 1)})
 		}

@@ -25,11 +25,11 @@ func newSite(t *testing.T, cfg BatchConfig) *site {
 	s := &site{t: t, w: w}
 	s.b = newBatch(w, cfg, rand.New(rand.NewPCG(1, 1)))
 	s.b.start = func(a *array, i int) {
-		a.elements[i].x = &worker{at: launcher.Worker{Tag: a.tag, Element: i}, element: a, node: a.elements[i].node}
+		a.elements[i].x = &worker{world: w, at: launcher.Worker{Tag: a.tag, Element: i}, element: a, node: a.elements[i].node}
 	}
 	s.b.term = func(*worker) {}
 	s.b.kill = func(x *worker, how launcher.Cause) {
-		s.b.ended(x.element, x.at.Element, launcher.End{Cause: how, Signal: 9})
+		s.b.ended(x.element, x.at.Element, x, launcher.End{Cause: how, Signal: 9})
 	}
 	return s
 }
@@ -89,7 +89,7 @@ func TestElementsStartWhereThereIsRoom(t *testing.T) {
 	s.expect(3, 0, 0, 0)
 	s.until(10 * time.Second)
 	s.expect(1, 2, 0, 0)
-	s.b.ended(a, 0, launcher.End{})
+	s.b.ended(a, 0, a.elements[0].x, launcher.End{})
 	s.until(20 * time.Second)
 	s.expect(0, 2, 1, 0)
 	s.until(10 * time.Minute)

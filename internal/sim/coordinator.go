@@ -29,6 +29,7 @@ const (
 	coAnswered       // n = index in asked: what a batch system says
 	coLooks          // it looks whether its directory can be written to
 	coStops          // a person ends the run; n = engine.StopKind
+	coOrdered        // a person wants something; n = index in orders
 )
 
 // Times of internal/coordinator.
@@ -70,6 +71,7 @@ type coordinator struct {
 	statuses            []launcher.Status
 	answers             []answer
 	asked               []engine.Answer
+	orders              []engine.Event
 	unwritable          bool
 	unsynced            bool // tracking could not be closed in order
 	broken, finished    bool
@@ -127,7 +129,7 @@ func (co *coordinator) start() error {
 		return err
 	}
 	if co.past != nil {
-		recovered = co.readOutbox(pipeline)
+		recovered = append(co.readOutbox(pipeline), co.retries()...)
 	}
 	co.pipeline = pipeline
 	var left []launcher.Worker
@@ -136,7 +138,7 @@ func (co *coordinator) start() error {
 	}
 	co.engine, err = engine.New(engine.Config{
 		Job: w.cfg.Job, Pipeline: pipeline, Launcher: w.launcher.properties(), Node: w.nodeName(0), Epoch: co.epoch, Began: int64(co.began),
-		Budget: w.cfg.Budget, Unlimited: w.cfg.Unlimited, Past: co.past, Recovered: recovered, Left: left,
+		Budget: w.cfg.Budget, Unlimited: w.cfg.Unlimited, External: w.cfg.External, Past: co.past, Recovered: recovered, Left: left,
 	})
 	if err != nil {
 		return err
@@ -150,6 +152,24 @@ func (co *coordinator) start() error {
 	}
 	co.apply(engine.Event{Kind: engine.EventTick})
 	return nil
+}
+
+// retries are what a person says who wants blocks run again that have failed for good.
+func (co *coordinator) retries() (list []engine.Record) {
+	w := co.world
+	for i := range w.cfg.Job.Tasks {
+		r := engine.Record{Kind: engine.RecordRetry, Task: int32(i)}
+		if !w.retry {
+			continue
+		}
+		if _, _, err := co.past.Add(&r); err != nil {
+			w.checks.fail("a retry is refused: %v", err)
+		}
+		list = append(list, r)
+		w.saw(sawRetry)
+	}
+	w.retry = false
+	return list
 }
 
 // mine says whether the run is this coordinator's still.
@@ -190,6 +210,7 @@ func (co *coordinator) compact() {
 		return
 	}
 	w.snapshots++
+	w.saw(sawSnapshot)
 	w.logf("epoch %d: a snapshot stands for all up to %v", co.epoch, at.Last)
 }
 
@@ -233,6 +254,9 @@ func (co *coordinator) readOutbox(p *scheduler.Pipeline) (found []engine.Record)
 			if err != nil {
 				co.world.checks.fail("the outbox is refused: %v", err)
 			}
+			if isEnd && r.Kind == engine.RecordEnd {
+				co.world.saw(sawOutboxUsed)
+			}
 			if isEnd || r.Kind != engine.RecordEnd {
 				found = append(found, r)
 			}
@@ -260,6 +284,7 @@ func (co *coordinator) act(ev *event) {
 		return
 	}
 	if w.now < co.stalledTo {
+		w.saw(sawStalled)
 		again := *ev
 		again.at = co.stalledTo
 		ev.packet = nil // it is not used up
@@ -324,6 +349,8 @@ func (co *coordinator) act(ev *event) {
 		co.apply(engine.Event{Kind: engine.EventAnswered, Answer: &co.asked[ev.n]})
 	case coLooks:
 		co.lookAtDisk()
+	case coOrdered:
+		co.obey(&co.orders[ev.n])
 	case coStops:
 		co.apply(engine.Event{Kind: engine.EventStop, Stop: engine.StopKind(ev.n), Text: "a person wants it so"})
 	}
@@ -401,6 +428,9 @@ func (co *coordinator) applyAll(events []engine.Event) {
 	if co.closed {
 		return
 	}
+	if co != w.co {
+		w.saw(sawAwake)
+	}
 	if w.log != nil {
 		for i := range events {
 			w.logEvent(co, &events[i])
@@ -474,6 +504,7 @@ func (co *coordinator) perform() {
 	co.send()
 	for _, l := range closing {
 		if l.coOpen {
+			co.sendLazyTo(l)
 			w.closeByCo(l)
 			co.drop(l)
 		}
@@ -483,7 +514,10 @@ func (co *coordinator) perform() {
 // tell queues a message for the worker that it is for.
 func (co *coordinator) tell(f *engine.Effect) {
 	var l *link
-	o := order{kind: f.Kind, task: f.Task, epoch: co.epoch, seq: f.Seq, lease: f.Lease, code: f.Code}
+	o := order{kind: f.Kind, task: f.Task, epoch: co.epoch, seq: f.Seq, lease: f.Lease, code: f.Code, id: f.WorkerID}
+	if f.Kind == engine.EffectJoined || f.Kind == engine.EffectReassign {
+		o.limit = co.engine.Limits().Tasks[f.Task].Timeout
+	}
 	if f.Kind == engine.EffectJoined || f.Kind == engine.EffectRefused && f.Request != 0 {
 		l = co.joins[f.Request]
 		delete(co.joins, f.Request)
@@ -541,9 +575,24 @@ func (co *coordinator) sendLazy() {
 	co.lazy = co.lazy[:0]
 }
 
+// sendLazyTo sends what waits for one worker.
+func (co *coordinator) sendLazyTo(l *link) {
+	if i := slices.Index(co.lazy, l); i >= 0 {
+		co.lazy = slices.Delete(co.lazy, i, i+1)
+		co.sendTo(l)
+	}
+}
+
 func (co *coordinator) sendTo(l *link) {
 	p := l.out
 	l.out, l.lazy = nil, false
+	if w := co.world; w.net.flaky.has(w.now) && slices.ContainsFunc(p.orders, func(o order) bool { return o.kind == engine.EffectWelcome }) && w.net.rng.IntN(8) > 0 {
+		w.saw(sawFlaky)
+		w.recycle(p)
+		w.sendToWorker(w.packet(l), workerClosed)
+		w.queue.push(event{at: w.now, to: co, what: coClosed, packet: w.packet(l)})
+		return
+	}
 	if l.coOpen {
 		co.world.sendToWorker(p, workerPacket)
 	} else {
@@ -586,6 +635,7 @@ func (co *coordinator) askCommit(urgent bool) {
 func (co *coordinator) commit() {
 	w := co.world
 	if w.killNext {
+		w.saw(sawKilledUncommitted)
 		panic(killed{})
 	}
 	co.commitAt, co.committing = never, true
@@ -595,6 +645,12 @@ func (co *coordinator) commit() {
 	}
 	upTo, err := co.journal.Commit()
 	at := w.now + w.syncTime()
+	if co.mine() != nil {
+		if err == nil {
+			w.checks.fail("epoch %d was taken over, and commits", co.epoch)
+		}
+		w.saw(sawFenced)
+	}
 	if err != nil {
 		w.logf("epoch %d: commit: %v", co.epoch, err)
 		w.queue.push(event{at: at, to: co, what: coFailed})

@@ -23,6 +23,7 @@ type killed struct{}
 // to the disk.
 type memDisk struct {
 	rng     *rand.Rand
+	saw     func(sight)
 	files   map[string]*memFile
 	locks   map[string]*coordinator // of groups of tracking
 	changes []dirChange             // not synced
@@ -30,6 +31,8 @@ type memDisk struct {
 	full, failSync bool
 	// failedSync: one has failed, or is to, since a coordinator began.
 	failedSync bool
+	// ioError: one was to fail ever. What it lost is seen until a power failure takes it.
+	ioError bool
 	// killIn kills the coordinator at so many operations from now; 0 = never.
 	killIn int
 	syncs  int64
@@ -65,8 +68,15 @@ func newMemDisk(rng *rand.Rand) *memDisk {
 func (d *memDisk) step() {
 	if d.killIn > 0 {
 		if d.killIn--; d.killIn == 0 {
+			d.note(sawKilledOnDisk)
 			panic(killed{})
 		}
+	}
+}
+
+func (d *memDisk) note(s sight) {
+	if d.saw != nil {
+		d.saw(s)
 	}
 }
 
@@ -161,6 +171,7 @@ func (d *memDisk) Read(name string, b []byte, most int64) ([]byte, error) {
 func (f *memFile) Write(b []byte) (int, error) {
 	f.disk.step()
 	if f.disk.full {
+		f.disk.note(sawDiskFull)
 		n := f.disk.rng.IntN(len(b) + 1) // the last free bytes
 		f.put(b[:n], len(f.data))
 		return n, syscall.ENOSPC
@@ -187,6 +198,7 @@ func (f *memFile) Sync() error {
 	f.disk.syncs++
 	if f.disk.failSync {
 		f.disk.failSync = false
+		f.disk.note(sawSyncFailed)
 		f.lost, f.undo = append(f.lost, f.undo...), nil
 		return errors.New("input/output error")
 	}
@@ -249,13 +261,16 @@ func (f *memFile) powerFailure() {
 	f.undo, f.lost = nil, nil
 }
 
-// unwrite takes a write back, but for the sectors that had reached the disk by chance.
+// unwrite takes a write back, but for the sectors that had reached the disk by chance. What it added is cut off behind the last of them; or the length had
+// reached the disk before, and whatever stood in those sectors is there, zeros or not.
 func (f *memFile) unwrite(w memWrite, chance bool) {
 	size := len(w.was) + w.grew
 	if size == 0 || w.at+size > len(f.data) {
 		return
 	}
-	reached := 0 // bytes of the growth that stay, as the length is written last
+	reached := 0 // bytes of the growth that stay
+	length := f.disk.rng.IntN(4) == 0
+	garbage := length && f.disk.rng.IntN(2) == 0
 	for from, to := 0, 0; from < size; from = to {
 		to = min((w.at+from)/sector*sector+sector-w.at, size)
 		if chance && f.disk.rng.IntN(2) == 0 {
@@ -265,12 +280,12 @@ func (f *memFile) unwrite(w memWrite, chance bool) {
 		for i := from; i < to; i++ {
 			if i < len(w.was) {
 				f.data[w.at+i] = w.was[i]
-			} else {
-				f.data[w.at+i] = 0
+			} else if f.data[w.at+i] = 0; garbage {
+				f.data[w.at+i] = byte(f.disk.rng.Uint32())
 			}
 		}
 	}
-	if w.grew > 0 && w.at+size == len(f.data) {
+	if w.grew > 0 && w.at+size == len(f.data) && !length {
 		f.data = f.data[:w.at+max(reached, len(w.was))]
 	}
 }

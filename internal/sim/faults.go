@@ -75,6 +75,20 @@ const (
 	FaultLost
 	FaultLate
 	FaultTwice
+	// A person has other limits hold (FaultSet), excludes a node for a while (FaultExclude), stops one worker (FaultStopWorker).
+	FaultSet
+	FaultExclude
+	FaultStopWorker
+	// FaultGuest: workers come by themselves.
+	FaultGuest
+	// FaultFlaky: for a while, connections end when a worker is about to hear that it is welcome.
+	FaultFlaky
+	// FaultPartial: answers leave rows out. FaultGang: what runs on a node is suspended. FaultVanish: an element ends and leaves no trace.
+	// FaultBeside: a second process of an element starts.
+	FaultPartial
+	FaultGang
+	FaultVanish
+	FaultBeside
 	// FaultForgets: the controller loses its state, and gives ids to others. FaultHand: an administrator cancels an element.
 	FaultForgets
 	FaultHand
@@ -82,7 +96,7 @@ const (
 )
 
 var faultNames = [...]string{"crash", "crash-on-disk", "uncommitted", "power", "disk-full", "sync", "slow-sync", "stall", "suspend", "take-over", "worker-dies", "worker-stalls",
-	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "forgets", "hand"}
+	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "set", "exclude", "stop-worker", "guest", "flaky", "partial", "gang", "vanish", "beside", "forgets", "hand"}
 
 // String is the fault's name.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -100,6 +114,7 @@ const (
 	faultResumes                 // n = epoch that has ended
 	faultPasses                  // what lasted is over; n = index
 	faultDisconnects             // n = whom
+	faultIncludes                // the node of an exclusion may be used again; n = index
 )
 
 func (a *faultActor) act(ev *event) {
@@ -115,6 +130,8 @@ func (a *faultActor) act(ev *event) {
 		}
 	case faultDisconnects:
 		a.disconnect(int(ev.n))
+	case faultIncludes:
+		a.include(ev.n)
 	case faultPasses:
 		w.logf("fault %d is over", ev.n)
 		if q, is := w.launcher.(*queue); is {
@@ -125,6 +142,8 @@ func (a *faultActor) act(ev *event) {
 			w.disk.full = false
 		case FaultPower:
 			w.net.hostDown = false
+		case FaultExclude:
+			a.include(ev.n)
 		}
 	}
 }
@@ -159,13 +178,14 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 		w.net.hostDown, w.resumeIn = true, f.For+time.Second
 		a.passes(f, n)
 		if alive {
+			w.saw(sawPower)
 			w.powerFailure(co)
 		}
 	case FaultDiskFull:
 		w.disk.full = true
 		a.passes(f, n)
 	case FaultSync:
-		w.disk.failSync, w.disk.failedSync = true, true
+		w.disk.failSync, w.disk.failedSync, w.disk.ioError = true, true, true
 	case FaultSlowSync:
 		w.slowSync = lasts
 	case FaultStall:
@@ -182,6 +202,7 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 		}
 	case FaultWorkerDies:
 		if x := w.victim(f.N); x != nil {
+			w.saw(sawWorkerDied)
 			x.die(launcher.End{Cause: launcher.Signalled, Signal: 11})
 		}
 	case FaultWorkerStalls:
@@ -221,9 +242,18 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 		}
 	case FaultStop:
 		if alive {
+			w.saw(sawStopped)
 			w.resumeIn = f.For
 			w.queue.push(event{at: w.now, to: co, what: coStops, n: uint64(f.N % int(engine.StopNow+1))})
 		}
+	case FaultSet, FaultExclude, FaultStopWorker:
+		if alive {
+			a.orders(f, n)
+		}
+	case FaultGuest:
+		a.guests(f)
+	case FaultFlaky:
+		w.net.flaky = interval{w.now, w.now + 2*f.For}
 	default:
 		if q, is := w.launcher.(*queue); is {
 			q.upset(f, lasts)

@@ -42,6 +42,8 @@ type ForecastConfig struct {
 	Batch     bool
 	QueueWait Distribution
 	TimeLimit time.Duration
+	// TimeLimits, where TimeLimit is 0, are those of workers that are asked for each task, in the order of the pipeline.
+	TimeLimits []time.Duration
 	// StartTime is from the start of a worker until it asks for blocks.
 	StartTime time.Duration
 	// WorkerFailures is how often a worker ends by itself, in an hour of its life.
@@ -58,6 +60,17 @@ type ForecastCode struct {
 	// Failures is the share of attempts that fail, from 0 to 1, anywhere in their time.
 	Failures float64
 }
+
+// timeLimit is how long a worker that was asked for a task may run, 0 = without limit.
+func (c *ForecastConfig) timeLimit(task int32) time.Duration {
+	if c.TimeLimit == 0 && int(task) < len(c.TimeLimits) {
+		return c.TimeLimits[task]
+	}
+	return c.TimeLimit
+}
+
+// ErrBroken is that a forecast has broken one of its invariants: a fault of this program, and nothing of it can be believed.
+var ErrBroken = errors.New("a fault of this program")
 
 // A Forecast is how the run went.
 type Forecast struct {

@@ -32,7 +32,7 @@ func (c *forecastChecks) init(f *forecaster) {
 
 func (c *forecastChecks) fail(format string, args ...any) {
 	if c.err == nil {
-		c.err = fmt.Errorf("a fault of this program, at %v: %s", c.f.now, fmt.Sprintf(format, args...))
+		c.err = fmt.Errorf("%w, at %v: %s", ErrBroken, c.f.now, fmt.Sprintf(format, args...))
 	}
 }
 

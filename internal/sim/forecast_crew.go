@@ -113,8 +113,8 @@ func (f *forecaster) happens(x *crewman, ev *forecastEvent) {
 		x.state, x.started = crewComes, f.now
 		if f.cfg.Batch {
 			f.out.Queued += f.now - x.asked
-			if f.cfg.TimeLimit > 0 {
-				x.until = f.now + f.cfg.TimeLimit
+			if limit := f.cfg.timeLimit(x.task); limit > 0 {
+				x.until = f.now + limit
 				f.at(x.until, crewLimit, x.number, 0)
 			}
 		}
@@ -381,7 +381,7 @@ func (f *forecaster) beat() {
 
 // lanes numbers slots: the smallest number that no other one has.
 type lanes struct {
-	free []int32 // a heap
+	free forecastHeap // each at its number
 	next int32
 }
 
@@ -390,16 +390,7 @@ func (l *lanes) take() int32 {
 		l.next++
 		return l.next - 1
 	}
-	least := 0
-	for i := range l.free {
-		if l.free[i] < l.free[least] {
-			least = i
-		}
-	}
-	n := l.free[least]
-	l.free[least] = l.free[len(l.free)-1]
-	l.free = l.free[:len(l.free)-1]
-	return n
+	return int32(l.free.pop().at)
 }
 
-func (l *lanes) give(n int32) { l.free = append(l.free, n) }
+func (l *lanes) give(n int32) { l.free.push(forecastEvent{at: time.Duration(n)}) }

@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"runtime"
 	"strings"
@@ -202,6 +203,14 @@ func TestTheQueueOfABatchSystemIsWaitedFor(t *testing.T) {
 	}
 	if f.Path.Before < 30*time.Minute {
 		t.Errorf("the path waits for %v, want the time in the queue at least", f.Path.Before)
+	}
+}
+
+func TestABrokenRuleOfAForecastIsAFaultOfTheProgram(t *testing.T) {
+	c := forecastChecks{f: &forecaster{now: 3 * time.Second}}
+	c.fail("block %d is counted twice", 7)
+	if !errors.Is(c.err, ErrBroken) || c.err.Error() != "a fault of this program, at 3s: block 7 is counted twice" {
+		t.Errorf("%v", c.err)
 	}
 }
 

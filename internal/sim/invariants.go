@@ -28,6 +28,13 @@ type checks struct {
 	archive map[journal.Position][][]byte
 
 	tags map[string]uint64 // submissions by the epoch that made them
+	made map[string]bool   // those that a launcher was asked for, by whichever coordinator
+
+	// ran is which block a worker has given back under a lease of this epoch.
+	ran map[scheduler.Lease]need
+
+	limits  limits
+	relimit bool // one has changed
 }
 
 // taskChecks is what is known of one task.
@@ -76,9 +83,9 @@ func (c *checks) fail(format string, args ...any) {
 // begins: a coordinator has read what there was, and has not said anything yet.
 func (c *checks) begins(co *coordinator, p *scheduler.Pipeline) {
 	c.record, c.durable, c.waiting = 0, 0, c.waiting[:0]
-	c.refused, c.leases = make(map[scheduler.Lease]bool), make(map[scheduler.Lease]bool)
+	c.refused, c.leases, c.ran = make(map[scheduler.Lease]bool), make(map[scheduler.Lease]bool), make(map[scheduler.Lease]need)
 	if c.tasks == nil {
-		c.tags, c.archive = make(map[string]uint64), make(map[journal.Position][][]byte)
+		c.tags, c.made, c.archive = make(map[string]uint64), make(map[string]bool), make(map[journal.Position][][]byte)
 		for i, t := range p.Tasks() {
 			n := t.Grid.Len()
 			k := taskChecks{blocks: n, done: scheduler.NewBitmap(n), counted: scheduler.NewBitmap(n), failures: make(map[int64]int32), running: make(map[int64]execution)}
@@ -94,6 +101,7 @@ func (c *checks) begins(co *coordinator, p *scheduler.Pipeline) {
 	if co.journal != nil {
 		c.recall(co)
 	}
+	c.limited(co)
 }
 
 // needs lists what each block of a task waits for in the tasks before it.
@@ -117,8 +125,14 @@ func needs(p *scheduler.Pipeline, task int) [][]need {
 
 // effect looks at what the coordinator is about to do.
 func (c *checks) effect(co *coordinator, f *engine.Effect) {
+	if f.Kind == engine.EffectSubmit {
+		if c.made[f.Submit.Tag] {
+			c.fail("epoch %d makes submission %s, which was made before", co.epoch, f.Submit.Tag)
+		}
+		c.made[f.Submit.Tag] = true
+	}
 	if co != c.world.co {
-		return // it was taken over: what it does has no effect any more
+		return // it was taken over: what else it does has no effect any more
 	}
 	switch f.Kind {
 	case engine.EffectAppend:
@@ -149,6 +163,8 @@ func (c *checks) effect(co *coordinator, f *engine.Effect) {
 func (c *checks) appended(raw []byte) {
 	c.record++
 	switch kind := engine.RecordKind(raw[1]); kind {
+	case engine.RecordSet:
+		c.relimit = true
 	case engine.RecordEnd, engine.RecordMark, engine.RecordSubmission:
 		r, err := engine.DecodeRecord(raw)
 		if err != nil {
@@ -222,6 +238,9 @@ func (c *checks) handedOut(h scheduler.Handout) {
 // attempt: an end was counted.
 func (c *checks) attempt(a *engine.Attempt) {
 	t := &c.tasks[a.Handout.Task]
+	if is, given := c.ran[a.Handout.Lease]; given && is != (need{a.Handout.Task, a.Handout.Block}) {
+		c.fail("block %d of task %d was given back, and counts as block %d of task %d", is.block, is.task, a.Handout.Block, a.Handout.Task)
+	}
 	switch a.Verdict {
 	case scheduler.Succeeded, scheduler.WasSkipped:
 		if t.counted.Get(a.Handout.Block) {
@@ -255,20 +274,23 @@ func (c *checks) began(x *worker, b *heldBlock) {
 	t := &c.tasks[b.h.Task]
 	if other, runs := t.running[b.h.Block]; runs && !c.excused(other, b.h.Task) {
 		c.fail("block %d of task %d is started on %s while it runs on %s since %v", b.h.Block, b.h.Task, x.id, other.x.id, other.began)
+	} else if runs {
+		c.world.saw(sawRunsTwice)
 	}
 	if c.world.cfg.Small {
 		c.conflicts(x, b)
 	}
 	t.running[b.h.Block] = execution{x, c.world.now}
-	spec := &c.world.cfg.Job.Tasks[b.h.Task]
-	if n := int64(len(t.running)); spec.MaxWorkers > 0 && n > spec.MaxWorkers {
-		c.fail("%d blocks of task %d run at once, and %d may", n, b.h.Task, spec.MaxWorkers)
+	most := c.limits.Tasks[b.h.Task].MaxWorkers
+	if n := int64(len(t.running)); most > 0 && n > most && c.runs(b.h.Task) > most && !c.limits.lax[b.h.Task] {
+		c.fail("%d blocks of task %d run at once, and %d may", n, b.h.Task, most)
 	}
+	c.budget()
 }
 
 // excused: the block may run a second time, as its worker could not be told, nor end it by itself.
 func (c *checks) excused(e execution, task int32) bool {
-	limit := c.world.cfg.Job.Tasks[task].Timeout
+	limit := c.limits.least[task]
 	return e.x.stalledTo > e.began || limit > 0 && c.world.now >= e.began+limit+5*time.Second
 }
 
@@ -287,6 +309,13 @@ func (c *checks) conflicts(x *worker, b *heldBlock) {
 		if g.ReadRoi(other).Intersects(write) || g.WriteRoi(other).Intersects(read) {
 			c.fail("block %d of task %d runs on %s beside block %d, and one reads what the other writes", b.h.Block, b.h.Task, x.id, other)
 		}
+	}
+}
+
+// gives: a worker has told how a block ended.
+func (c *checks) gives(u *undelivered) {
+	if u.ev.Epoch == c.world.epoch && c.world.cfg.Small {
+		c.ran[u.ev.Lease] = need{u.h.Task, u.h.Block}
 	}
 }
 
@@ -314,11 +343,11 @@ func (c *checks) acknowledged(x *worker, u *undelivered) {
 // submitted: workers are asked for.
 func (c *checks) submitted(co *coordinator, each scheduler.Resources, count int64) {
 	w := c.world
-	if w.cfg.Unlimited || co != w.co {
+	if w.cfg.Unlimited || co != w.co || c.limits.laxTotal {
 		return
 	}
-	if sum := w.launcher.held().Add(each.Times(count)); !sum.Fits(w.cfg.Budget) {
-		c.fail("workers take %v, and the budget is %v", sum, w.cfg.Budget)
+	if sum := w.launcher.held().Add(each.Times(count)); !sum.Fits(c.limits.Total) {
+		c.fail("workers take %v, and the budget is %v", sum, c.limits.Total)
 	}
 }
 
@@ -331,6 +360,10 @@ func (c *checks) applied(co *coordinator) {
 		return
 	}
 	c.applies++
+	if c.relimit {
+		c.limited(co)
+	}
+	c.tighten(co)
 	for i := range c.tasks {
 		t := &c.tasks[i]
 		tally, state := co.engine.Tally(i)

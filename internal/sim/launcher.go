@@ -44,7 +44,7 @@ func (p *processes) held() scheduler.Resources { return p.used }
 func (p *processes) close(co *coordinator) {
 	for i := len(p.world.workers) - 1; i >= 0; i-- {
 		x := p.world.workers[i]
-		if e := p.list[x.at]; e.parent == co || e.owner == co {
+		if e := p.list[x.at]; e != nil && (e.parent == co || e.owner == co) {
 			e.ours = true
 			x.die(launcher.End{Cause: launcher.Signalled, Signal: 9})
 		}
@@ -59,10 +59,12 @@ func (p *processes) adopt(co *coordinator) (left []launcher.Worker) {
 	}
 	for i := len(p.world.workers) - 1; i >= 0; i-- {
 		x := p.world.workers[i]
-		if e := p.list[x.at]; known[x.id] {
+		switch e := p.list[x.at]; {
+		case e == nil:
+		case known[x.id]:
 			e.owner = co
 			left = append(left, x.at)
-		} else {
+		default:
 			x.die(launcher.End{Cause: launcher.Signalled, Signal: 9})
 		}
 	}
@@ -79,6 +81,7 @@ func (p *processes) submit(co *coordinator, s *engine.Submission) {
 	in := time.Millisecond + time.Duration(p.rng.Int64N(int64(20*time.Millisecond)))
 	a := answer{tag: s.Tag}
 	if p.refuses.has(w.now) {
+		w.saw(sawRefused)
 		a.refusal = "fork: resource temporarily unavailable"
 	}
 	co.answers = append(co.answers, a)

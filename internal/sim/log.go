@@ -20,7 +20,7 @@ func (w *World) logEvent(co *coordinator, ev *engine.Event) {
 	case engine.EventTick:
 		what = "tick"
 	case engine.EventJoin:
-		what = fmt.Sprintf("join %s.%d from %s (request %d)", ev.Join.Tag, ev.Join.Element, ev.Join.Node, ev.Request)
+		what = fmt.Sprintf("join %s.%d %s from %s (request %d)", ev.Join.Tag, ev.Join.Element, ev.Join.Name, ev.Join.Node, ev.Request)
 	case engine.EventAttach:
 		what = fmt.Sprintf("attach %s session %d, holds %v", ev.Worker, ev.Session, ev.Held)
 	case engine.EventDetach:
@@ -43,6 +43,14 @@ func (w *World) logEvent(co *coordinator, ev *engine.Event) {
 		what = fmt.Sprintf("stop %d", ev.Stop)
 	case engine.EventAnswered:
 		what = fmt.Sprintf("answer: array %q known %v error %v rows %+v", ev.Answer.Array, ev.Answer.Known, ev.Answer.Err, ev.Answer.Listing.Elements)
+	case engine.EventSet:
+		what = fmt.Sprintf("set %+v", *ev.Set)
+	case engine.EventExclude:
+		what = fmt.Sprintf("exclude %+v", *ev.Exclude)
+	case engine.EventStopWorker:
+		what = "stop worker " + ev.Worker
+	case engine.EventEnding:
+		what = fmt.Sprintf("ending session %d in %v", ev.Session, ev.Left)
 	case engine.EventBroken:
 		what = "broken " + ev.Text
 	default:

@@ -47,6 +47,8 @@ type order struct {
 	seq         uint64
 	lease       scheduler.Lease
 	code        string
+	id          string        // of a worker that has joined
+	limit       time.Duration // of the blocks of task, where it joins or moves
 }
 
 // heartbeat stands beside the kinds of effects, none of which it is.
@@ -60,6 +62,8 @@ type network struct {
 	slow         interval
 	slowBy       time.Duration
 	nodes        []cut // by node
+	// flaky: connections end when a worker is to hear that it is welcome.
+	flaky interval
 	// hostDown: the coordinator's machine has no power. Nobody answers, and nobody refuses.
 	hostDown bool
 }
@@ -150,9 +154,11 @@ func (w *World) sendToCo(p *packet, how what) {
 		return
 	}
 	if l.deaf {
+		w.saw(sawHalfOpen)
 		w.recycle(p)
 		return
 	}
+	w.sawCut(l.w.node, true)
 	l.lastToCo = max(w.net.arrival(l.w.node, true, w.now), l.lastToCo)
 	w.queue.push(event{at: l.lastToCo, to: l.co, what: how, packet: p})
 }
@@ -161,11 +167,19 @@ func (w *World) sendToCo(p *packet, how what) {
 func (w *World) sendToWorker(p *packet, how what) {
 	l := p.link
 	if l.deaf {
+		w.saw(sawHalfOpen)
 		w.recycle(p)
 		return
 	}
+	w.sawCut(l.w.node, false)
 	l.lastToWorker = max(w.net.arrival(l.w.node, false, w.now), l.lastToWorker)
 	w.queue.push(event{at: l.lastToWorker, to: l.w, what: how, packet: p})
+}
+
+func (w *World) sawCut(node int, toCo bool) {
+	if _, is := w.net.blocked(node, toCo, w.now); is {
+		w.saw(sawHeldBack)
+	}
 }
 
 // closeByWorker closes a link from the worker's side; the kernel does it for a process that has ended.

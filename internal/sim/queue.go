@@ -24,7 +24,9 @@ type queue struct {
 	calls []call
 	// What goes wrong for a while: nobody answers; answers are empty; submissions are lost after they were made, or before, or
 	// are made a while after their answer did not come; twice as many are made as were asked for.
-	deaf, empty, unsure, lost, late, twice interval
+	// Listings leave out every second row.
+	deaf, empty, unsure, lost, late, twice, partial interval
+	forgot                                          time.Duration // when it last lost its state
 	// Of the rates.
 	changed  time.Duration // when the last changing call was answered
 	polls    []time.Duration
@@ -49,7 +51,7 @@ const (
 )
 
 func newQueue(w *World) *queue {
-	q := &queue{world: w, rng: w.cfg.rng(streamLauncher), bound: make(map[string]string), given: make(map[string]string), changed: -time.Hour}
+	q := &queue{world: w, rng: w.cfg.rng(streamLauncher), bound: make(map[string]string), given: make(map[string]string), changed: -time.Hour, forgot: -time.Hour}
 	q.batch = newBatch(w, *w.cfg.Batch, q.rng)
 	q.batch.start = q.start
 	q.batch.term = func(x *worker) { x.signal() }
@@ -152,6 +154,7 @@ func (q *queue) act(ev *event) {
 	case queueAppears:
 		if a, err := q.made(c); err == nil {
 			a.twin = true
+			q.world.saw(sawLate)
 		}
 	}
 }
@@ -162,6 +165,7 @@ var errDeaf = errors.New("slurm_load_jobs error: Unable to contact slurm control
 func (q *queue) make(c *call, n uint64) {
 	w := q.world
 	if q.deaf.has(w.now) {
+		w.saw(sawDeaf)
 		c.answer.Err = errDeaf
 		if c.kind == engine.EffectSubmit {
 			c.answer.Err = &launcher.Refusal{Kind: launcher.RefusedForNow, Text: errDeaf.Error()}
@@ -173,6 +177,7 @@ func (q *queue) make(c *call, n uint64) {
 	case engine.EffectSubmit:
 		q.makeSubmission(c, n)
 	case engine.EffectCancel:
+		w.saw(sawCancelled)
 		tag := c.workers[0].Tag
 		if a := q.ours(q.bound[tag], tag); a != nil {
 			var list []int
@@ -186,10 +191,16 @@ func (q *queue) make(c *call, n uint64) {
 			b.cancel(a, a.all(), launcher.CancelledByOwner)
 		}
 	case engine.EffectList:
-		if !q.empty.has(w.now) {
-			c.answer.Listing = b.list()
+		c.answer.Listing = b.list()
+		if n := len(c.answer.Listing.Elements); n > 0 && q.empty.has(w.now) {
+			c.answer.Listing = launcher.Listing{}
+			w.saw(sawEmpty)
+		} else if n > 0 && q.partial.has(w.now) {
+			c.answer.Listing.Elements = halfOf(c.answer.Listing.Elements)
+			w.saw(sawPartial)
 		}
 	case engine.EffectKnown:
+		w.saw(sawGone)
 		c.answer.Known = b.find(c.ask.Array) != nil
 	case engine.EffectAccount:
 		if b.cfg.NoAccounts {
@@ -198,9 +209,14 @@ func (q *queue) make(c *call, n uint64) {
 			c.answer.Listing = b.account(c.ask.Arrays)
 		}
 	case engine.EffectThrottle:
-		if a := b.find(c.ask.Array); a != nil && !a.foreign {
+		switch a := b.find(c.ask.Array); {
+		case a != nil && !a.foreign:
 			a.throttle = c.ask.Count
 			b.wake()
+			w.saw(sawThrottled)
+			w.checks.submitted(c.co, scheduler.Resources{}, 0)
+		case a != nil && q.couldKnow():
+			w.checks.fail("array %s of somebody else gets a throttle", a.id)
 		}
 	case engine.EffectExclude:
 		a := b.find(c.ask.Array)
@@ -209,16 +225,22 @@ func (q *queue) make(c *call, n uint64) {
 			c.answer.Err = errors.New("update is not permitted")
 		case a != nil && !a.foreign:
 			b.keepOff(a, nodeNumbers(c.ask.Nodes))
-		case a != nil:
+		case a != nil && q.couldKnow():
 			w.checks.fail("nodes of array %s of somebody else are excluded", a.id)
 		}
 	}
 }
 
+// couldKnow: the system has told everybody since that it lost its state. A call that was on its way then is not its caller's fault.
+func (q *queue) couldKnow() bool { return q.world.now > q.forgot+2*time.Minute }
+
 // ours is an array that elements may be cancelled of. The command has no filter of its own.
 func (q *queue) ours(id, tag string) *array {
 	a := q.batch.find(id)
 	if a != nil && (a.foreign || a.tag != tag) {
+		if !q.couldKnow() {
+			return nil
+		}
 		q.world.checks.fail("elements of array %s are cancelled, which is not of submission %s", id, tag)
 		return nil
 	}
@@ -229,6 +251,7 @@ func (q *queue) makeSubmission(c *call, n uint64) {
 	now := q.world.now
 	switch {
 	case q.lost.has(now):
+		q.world.saw(sawLost)
 		c.answer.Err = launcher.ErrUnsure
 		return
 	case q.late.has(now):
@@ -236,7 +259,13 @@ func (q *queue) makeSubmission(c *call, n uint64) {
 		q.world.queue.push(event{at: now + time.Duration(q.rng.Int64N(int64(3*time.Minute))), to: q, what: queueAppears, n: n})
 		return
 	}
-	q.world.checks.submitted(c.co, c.submit.Requires.Times(int64(c.submit.Slots)), int64(c.submit.Count))
+	count := int64(c.submit.Count)
+	if c.submit.Throttle > 0 {
+		count = min(count, int64(c.submit.Throttle))
+		q.world.saw(sawSpare)
+	}
+	q.world.checks.submitted(c.co, c.submit.Requires.Times(int64(c.submit.Slots)), count)
+	q.mostSubmitted(c)
 	a, err := q.made(c)
 	if err != nil {
 		c.answer.Err = err
@@ -246,11 +275,45 @@ func (q *queue) makeSubmission(c *call, n uint64) {
 	if q.twice.has(now) {
 		if other, err := q.made(c); err == nil {
 			other.twin = true
+			q.world.saw(sawTwice)
 		}
 	}
 	if q.unsure.has(now) {
+		q.world.saw(sawUnsure)
 		c.answer.Array, c.answer.Err = "", launcher.ErrUnsure
 	}
+}
+
+// mostSubmitted holds a submission to what a job says that a batch system may have at once, but for what it should not have.
+func (q *queue) mostSubmitted(c *call) {
+	most := q.world.cfg.Job.MaxSubmitted
+	if most == 0 || c.co != q.world.co {
+		return
+	}
+	n := int64(c.submit.Count)
+	for _, a := range q.batch.arrays {
+		if a.foreign || a.twin || q.bound[a.tag] != "" && q.bound[a.tag] != a.id {
+			continue
+		}
+		for i := range a.elements {
+			if a.elements[i].state <= elementRunning {
+				n++
+			}
+		}
+	}
+	if n > most {
+		q.world.checks.fail("submission %s makes %d elements, and max_submitted is %d", c.submit.Tag, n, most)
+	}
+}
+
+// halfOf leaves out every second row.
+func halfOf(rows []launcher.Element) (half []launcher.Element) {
+	for i := range rows {
+		if i%2 == 0 {
+			half = append(half, rows[i])
+		}
+	}
+	return half
 }
 
 func (q *queue) made(c *call) (*array, error) {
@@ -279,7 +342,10 @@ func (q *queue) start(a *array, i int) {
 		d += time.Duration(s/2 + q.rng.Int64N(s))
 	}
 	x := w.process(launcher.Worker{Tag: a.tag, Element: i}, e.node, a.slots, d)
-	x.array, x.element = a.id, a
+	x.array, x.element, x.restart = a.id, a, e.restarts
+	if e.restarts > 0 {
+		w.saw(sawRestarted)
+	}
 	n := &q.batch.nodes[e.node]
 	x.dud = n.blackHole
 	e.x = x
@@ -290,7 +356,7 @@ func (q *queue) start(a *array, i int) {
 
 func (q *queue) ended(x *worker, how launcher.End) {
 	q.world.gone(x)
-	q.batch.ended(x.element, x.at.Element, how)
+	q.batch.ended(x.element, x.at.Element, x, how)
 }
 
 // held is what the system holds of this run, but for what it should not.
@@ -299,15 +365,27 @@ func (q *queue) held() (sum scheduler.Resources) {
 		if a.foreign || a.twin || q.bound[a.tag] != "" && q.bound[a.tag] != a.id {
 			continue
 		}
-		n := int64(0)
-		for i := range a.elements {
-			if a.elements[i].state <= elementRunning {
-				n++
-			}
-		}
+		n := a.may()
 		sum = sum.Add(scheduler.NewResources(map[string]int64{"cpu": n * a.cpu, "gpu": n * a.gpu}))
 	}
 	return sum
+}
+
+// may is how many elements of an array run, or may start without a further call.
+func (a *array) may() (n int64) {
+	pending := int64(0)
+	for i := range a.elements {
+		switch a.elements[i].state {
+		case elementRunning:
+			n++
+		case elementPending:
+			pending++
+		}
+	}
+	if a.throttle > 0 {
+		pending = min(pending, max(int64(a.throttle)-n, 0))
+	}
+	return n + pending
 }
 
 // gives: a worker gets blocks. At most one array of a submission ever does.
@@ -349,9 +427,18 @@ func (q *queue) upset(f *Fault, lasts interval) {
 	case FaultTwice:
 		q.twice = lasts
 	case FaultForgets:
+		q.forgot = q.world.now
 		b.forgetAll()
 	case FaultHand:
 		q.byHand(f.N)
+	case FaultPartial:
+		q.partial = interval{lasts.from, min(lasts.to, lasts.from+time.Minute)}
+	case FaultGang:
+		q.gang(where, lasts)
+	case FaultVanish:
+		q.vanishes(f.N)
+	case FaultBeside:
+		q.besides(f.N)
 	}
 }
 
@@ -369,7 +456,56 @@ func (q *queue) passes(f *Fault) {
 		b.wake()
 	case FaultNetless:
 		b.rejoins(where)
+	case FaultGang:
+		for _, e := range q.running(where) {
+			e.suspended = false
+		}
 	}
+}
+
+// running are our elements that run on a node, on all with 0.
+func (q *queue) running(where int) (list []*arrayElement) {
+	for _, a := range q.batch.arrays {
+		for i := range a.elements {
+			if e := &a.elements[i]; !a.foreign && e.state == elementRunning && e.x != nil && (where == 0 || e.node == where) {
+				list = append(list, e)
+			}
+		}
+	}
+	return list
+}
+
+// gang suspends what runs on a node for a while, for the sake of others.
+func (q *queue) gang(where int, lasts interval) {
+	for _, e := range q.running(where) {
+		e.suspended = true
+		q.world.stallWorker(e.x, lasts.to-lasts.from)
+		q.world.saw(sawSuspended)
+	}
+}
+
+// vanishes ends an element of which the system knows nothing from then on.
+func (q *queue) vanishes(n int) {
+	if list := q.running(0); len(list) > 0 {
+		e := list[n%len(list)]
+		x := e.x
+		q.batch.over(x.element, e, elementGone, "FORGOTTEN", launcher.End{})
+		x.die(launcher.End{Cause: launcher.Signalled, Signal: 9})
+		q.world.saw(sawVanished)
+	}
+}
+
+// besides starts a second process for an element.
+func (q *queue) besides(n int) {
+	list := q.running(0)
+	if len(list) == 0 {
+		return
+	}
+	e, w := list[n%len(list)], q.world
+	x := &worker{world: w, beside: true, at: e.x.at, id: e.x.id, nonce: mix(w.cfg.Seed, uint64(w.number)) | 1, node: e.node, slots: e.x.slots, restart: e.restarts}
+	x.array, x.element = e.x.array, e.x.element
+	e.beside = append(e.beside, x)
+	w.enlist(x, time.Second)
 }
 
 // byHand has an administrator cancel an element.
@@ -383,5 +519,6 @@ func (q *queue) byHand(n int) {
 	if len(live) > 0 {
 		a := live[n%len(live)]
 		q.batch.cancel(a, []int{n % len(a.elements)}, launcher.CancelledByOther)
+		q.world.saw(sawByHand)
 	}
 }

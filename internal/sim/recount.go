@@ -19,6 +19,8 @@ type fold struct {
 type foldedBlock struct {
 	good, final  bool
 	blamed, lost int
+	cuts         int // ends of workers that cut it
+	ever         int // of blamed, those before a retry included
 }
 
 // folded reads the journal as it is on the disk.
@@ -36,6 +38,10 @@ func (c *checks) folded() (folds []fold, end *engine.Record, tags map[string]boo
 		switch r.Kind {
 		case engine.RecordEnd:
 			c.foldEnd(&folds[r.Task], &r)
+		case engine.RecordRetry:
+			folds[r.Task].retry()
+		case engine.RecordCut:
+			folds[r.Task].at(r.Block).cuts++
 		case engine.RecordMark:
 			folds[r.Task].mark = max(folds[r.Task].mark, r.Block)
 		case engine.RecordSubmission:
@@ -95,13 +101,31 @@ func (c *checks) compacts(at journal.Position, options []journal.ReadOption) {
 	c.archive[at] = list
 }
 
-func (c *checks) foldEnd(f *fold, r *engine.Record) {
-	spec := &c.world.cfg.Job.Tasks[r.Task]
-	b := f.blocks[r.Block]
+// mostCuts is how often a block may have a worker's life and be cut by its end.
+const mostCuts = 2
+
+// retry has all blocks that had failed for good begin anew.
+func (f *fold) retry() {
+	for _, b := range f.blocks { // each by itself: in any order
+		if b.cuts = 0; b.final {
+			b.final, b.blamed, b.lost = false, 0, 0
+			f.tally.Failed--
+		}
+	}
+}
+
+func (f *fold) at(block int64) *foldedBlock {
+	b := f.blocks[block]
 	if b == nil {
 		b = new(foldedBlock)
-		f.blocks[r.Block] = b
+		f.blocks[block] = b
 	}
+	return b
+}
+
+func (c *checks) foldEnd(f *fold, r *engine.Record) {
+	spec := &c.world.cfg.Job.Tasks[r.Task]
+	b := f.at(r.Block)
 	if b.good || b.final {
 		c.fail("the journal has an end of block %d of task %d, which had ended", r.Block, r.Task)
 	}
@@ -116,12 +140,15 @@ func (c *checks) foldEnd(f *fold, r *engine.Record) {
 	case scheduler.Failed:
 		f.tally.Processed++
 		b.blamed++
+		b.ever++
 	case scheduler.TimedOut:
 		f.tally.TimedOut++
 		b.blamed++
+		b.ever++
 	case scheduler.OutOfMemory:
 		f.tally.OutOfMemory++
 		b.blamed++
+		b.ever++
 	case scheduler.Lost:
 		f.tally.Lost++
 		if !r.Blameless {
@@ -130,7 +157,7 @@ func (c *checks) foldEnd(f *fold, r *engine.Record) {
 	case scheduler.Returned:
 		f.tally.Returned++
 	}
-	if b.blamed > spec.MaxRetries || b.lost >= spec.MaxLost {
+	if b.blamed > spec.MaxRetries || b.lost >= spec.MaxLost || scheduler.Outcome(r.Outcome) == scheduler.Returned && b.cuts >= mostCuts {
 		b.final = true
 		f.tally.Failed++
 	}
@@ -273,8 +300,10 @@ func (c *checks) hasReason(task int, block int64, bad []map[int64]bool) bool {
 // atEnd: the run has ended.
 func (c *checks) atEnd() {
 	for i := range c.tasks {
-		if n := len(c.tasks[i].running); n > 0 && c.world.cfg.Batch == nil {
-			c.fail("%d blocks of task %d run after the end", n, i)
+		for b, e := range c.tasks[i].running { // any of them is wrong, whichever comes first
+			if c.world.cfg.Batch == nil && !e.x.guest {
+				c.fail("block %d of task %d runs after the end", b, i)
+			}
 		}
 	}
 }

@@ -38,6 +38,10 @@ func Scenario(seed uint64) Config {
 		drawBatch(r, &c)
 	}
 	c.Faults = drawFaults(r, &c)
+	drawMore(c.rng(streamMore), &c)
+	if r := c.rng(streamRetries); r.IntN(4) == 0 {
+		c.Retries = 1 + r.IntN(2)
+	}
 	c.MaxTime = 10 * 24 * time.Hour
 	return c
 }
@@ -199,18 +203,27 @@ func drawFaults(r *rand.Rand, c *Config) []Fault {
 	if r.IntN(8) == 0 {
 		n = 0
 	}
-	span := expected(c)
-	span = pick(r, span/8, span, 3*span/2) + time.Second
+	span := drawSpan(r, c)
 	var list []Fault
 	for range n {
-		f := Fault{At: time.Duration(r.Int64N(int64(span))), Kind: kinds[r.IntN(len(kinds))], For: time.Duration(r.Int64N(int64(pick(r, time.Second, 20*time.Second, 10*time.Minute)))), N: 1 + r.IntN(pick(r, 4, 40, 400))}
-		if f.Kind == FaultTakeOver {
-			f.For += 30 * time.Second
-		}
-		if f.Kind == FaultStop {
-			f.N = r.IntN(int(engine.StopNow) + 1)
-		}
-		list = append(list, f)
+		list = append(list, drawFault(r, span, kinds))
 	}
 	return list
+}
+
+// drawSpan is the time in which faults happen.
+func drawSpan(r *rand.Rand, c *Config) time.Duration {
+	span := expected(c)
+	return pick(r, span/8, span, 3*span/2) + time.Second
+}
+
+func drawFault(r *rand.Rand, span time.Duration, kinds []FaultKind) Fault {
+	f := Fault{At: time.Duration(r.Int64N(int64(span))), Kind: kinds[r.IntN(len(kinds))], For: time.Duration(r.Int64N(int64(pick(r, time.Second, 20*time.Second, 10*time.Minute)))), N: 1 + r.IntN(pick(r, 4, 40, 400))}
+	if f.Kind == FaultTakeOver {
+		f.For += 30 * time.Second
+	}
+	if f.Kind == FaultStop {
+		f.N = r.IntN(int(engine.StopNow) + 1)
+	}
+	return f
 }

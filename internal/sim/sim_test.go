@@ -13,12 +13,13 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 0, "how many seeds TestSeeds runs; 0 = as many as fit a test run")
-	from    = flag.Uint64("from", 1, "the first seed of TestSeeds")
-	seed    = flag.Uint64("seed", 1, "the seed that TestSeed runs")
-	keep    = flag.String("keep", "all", "the faults of the seed that TestSeed keeps, by number: all, none, or 0,3,7")
-	stop    = flag.Int("stop", 5, "TestSeeds stops at so many failures; at 1 it does not look for fewer faults")
-	withLog = flag.Bool("log", false, "TestSeed prints everything that happens")
+	seeds         = flag.Int("seeds", 0, "how many seeds TestSeeds runs; 0 = as many as fit a test run")
+	from          = flag.Uint64("from", 1, "the first seed of TestSeeds")
+	seed          = flag.Uint64("seed", 1, "the seed that TestSeed runs")
+	keep          = flag.String("keep", "all", "the faults of the seed that TestSeed keeps, by number: all, none, or 0,3,7")
+	stop          = flag.Int("stop", 5, "TestSeeds stops at so many failures; at 1 it does not look for fewer faults")
+	updateDigests = flag.Bool("update-digests", false, "TestASeedAlwaysSaysTheSame writes "+digests+" anew")
+	withLog       = flag.Bool("log", false, "TestSeed prints everything that happens")
 )
 
 // raced: the race detector is on, and everything takes long.
@@ -38,6 +39,8 @@ func TestSeeds(t *testing.T) {
 	next.Store(*from)
 	var failures atomic.Int32
 	var events atomic.Int64
+	var longest atomic.Pointer[longRun]
+	var seen [sights]atomic.Int64
 	start := time.Now()
 	var crew sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -47,8 +50,15 @@ func TestSeeds(t *testing.T) {
 				if s >= *from+uint64(n) {
 					return
 				}
-				result, err := New(Scenario(s)).Run()
+				w := New(Scenario(s))
+				result, err := w.Run()
+				for k, times := range w.seen {
+					seen[k].Add(int64(min(times, 1)))
+				}
 				events.Add(result.Events)
+				if was := longest.Load(); was == nil || result.Events > was.events {
+					longest.Store(&longRun{s, result.Events})
+				}
 				if err != nil {
 					failures.Add(1)
 					if *stop == 1 {
@@ -61,7 +71,23 @@ func TestSeeds(t *testing.T) {
 		})
 	}
 	crew.Wait()
-	t.Logf("%d seeds, %d events in %v", n, events.Load(), time.Since(start).Round(time.Millisecond))
+	for k := range seen {
+		worlds := seen[k].Load()
+		t.Logf("%6d worlds: %s", worlds, sightNames[k])
+		if failures.Load() == 0 && n >= enoughSeeds && worlds < leastSeen {
+			t.Errorf("%q was seen in %d of %d worlds: what is never seen proves nothing", sightNames[k], worlds, n)
+		}
+	}
+	t.Logf("%d seeds, %d events in %v; the longest is %+v", n, events.Load(), time.Since(start).Round(time.Millisecond), longest.Load())
+}
+
+// In so many seeds, everything that a world may meet is to be met in so many worlds.
+const enoughSeeds, leastSeen = 4000, 5
+
+// longRun is how many events a seed takes.
+type longRun struct {
+	seed   uint64
+	events int64
 }
 
 // report says what happened, and how to see it again with no more faults than it needs.

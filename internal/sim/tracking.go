@@ -128,5 +128,5 @@ func (k *foldedBlock) failed() uint32 {
 	if k == nil {
 		return 0
 	}
-	return uint32(k.blamed)
+	return uint32(k.ever)
 }

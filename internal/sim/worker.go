@@ -51,6 +51,10 @@ type worker struct {
 	dead    bool
 	// dud: it ends as soon as it starts. broken: it cannot start any user code.
 	dud, broken bool
+	// guest: it came by itself; wants is the task that it asks for, "" = any. beside: it is a second process of an element.
+	guest, beside bool
+	wants         string
+	restart       int
 	// stalledTo: its process is stopped until then.
 	stalledTo time.Duration
 
@@ -62,6 +66,7 @@ type worker struct {
 	known     bool // it has been let in before
 	epoch     uint64
 	task      int32
+	limit     time.Duration // of the blocks of its task, 0 = none
 	patience  patience
 	heard     time.Duration
 	answered  time.Duration
@@ -89,6 +94,7 @@ type heldBlock struct {
 	h     scheduler.Handout
 	// run is 0 while it waits for a slot.
 	run     uint64
+	limit   time.Duration
 	began   time.Duration
 	took    time.Duration
 	outcome scheduler.Outcome
@@ -106,6 +112,7 @@ func (w *worker) act(ev *event) {
 		return
 	}
 	if w.world.now < w.stalledTo {
+		w.world.saw(sawWorkerStalled)
 		again := *ev
 		again.at = w.stalledTo
 		ev.packet = nil // it is not used up
@@ -116,6 +123,10 @@ func (w *worker) act(ev *event) {
 	case workerStarts:
 		w.born, w.answered, w.heard, w.backoff = w.world.now, w.world.now, w.world.now, firstBackoff
 		if w.dud {
+			if w.element != nil {
+				w.world.saw(sawBlackHole)
+			}
+			w.world.saw(sawDud)
 			w.exit(1)
 			return
 		}
@@ -147,6 +158,7 @@ func (w *worker) act(ev *event) {
 		if l := ev.packet.link; l == w.link {
 			w.answered = w.world.now
 			open := w.welcomed
+			w.world.saw(sawClosed)
 			w.lose()
 			w.try++
 			if open {
@@ -213,6 +225,7 @@ func (w *worker) checkPatience() bool {
 	case w.patienceLeft() > 0:
 		return false
 	case w.known:
+		w.world.saw(sawAbandoned)
 		w.giveUp(5)
 	default:
 		w.exit(3)
@@ -234,16 +247,34 @@ func (w *worker) dial() {
 	w.world.queue.push(event{at: now + w.patienceLeft(), to: w, what: workerPatience, n: w.try})
 	switch co := w.world.listening; {
 	case !net.reaches(w.node, now):
+		w.world.saw(sawUnreachable)
 		w.world.queue.push(event{at: now + dialTimeout, to: w, what: workerNoAnswer, n: w.try})
 	case co == nil:
 		w.world.queue.push(event{at: now + 2*net.delay(now), to: w, what: workerRefused, n: w.try})
 	default:
 		w.link = &link{w: w, co: co, index: -1, workerOpen: true, coOpen: true}
 		p := w.world.packet(w.link)
-		p.events = append(p.events, engine.Event{Kind: engine.EventJoin, Join: &engine.Join{Tag: w.at.Tag, Element: w.at.Element, Array: w.array, Nonce: w.nonce, Slots: w.slots, Node: w.world.nodeName(w.node), PID: 1}})
+		p.events = append(p.events, engine.Event{Kind: engine.EventJoin, Join: w.introduction()})
 		w.world.sendToCo(p, coPacket)
 		w.world.queue.push(event{at: now + joinTimeout, to: w, what: workerNoAnswer, n: w.try})
 	}
+}
+
+// introduction is what it says of itself.
+func (w *worker) introduction() *engine.Join {
+	j := &engine.Join{Tag: w.at.Tag, Element: w.at.Element, Array: w.array, Restart: w.restart, Nonce: w.nonce, Slots: w.slots, Node: w.world.nodeName(w.node), PID: 1}
+	switch {
+	case w.guest:
+		j.Name, j.Task = w.id, w.wants
+	case w.beside:
+		j.Process = w.number % 2
+	}
+	if w.element != nil {
+		if e := &w.element.elements[w.at.Element]; e.x == w && e.limit > 0 {
+			j.Left = max(e.limit-w.world.now, time.Second)
+		}
+	}
+	return j
 }
 
 func (w *worker) dialLater() {
@@ -287,13 +318,16 @@ func (w *worker) receive(p *packet) {
 				for k := range w.held {
 					if b := &w.held[k]; b.run == 0 && b.h.Lease == lease {
 						w.release(k, scheduler.Recalled, 0)
+						w.world.saw(sawRecalled)
 						break
 					}
 				}
 			}
 			w.flush()
 		case engine.EffectReassign:
+			w.limit = o.limit
 			if w.task != o.task {
+				w.world.saw(sawReassigned)
 				w.task, w.mean, w.batchSize, w.served = o.task, 0, 0, 0
 			}
 		case engine.EffectDrain:
@@ -318,8 +352,11 @@ func (w *worker) joined(o *order, p *packet) {
 		w.dialLater()
 		return
 	}
+	if !w.known {
+		w.sawJoin()
+	}
 	w.patience = w.world.patience()
-	w.task = o.task
+	w.task, w.limit, w.id = o.task, o.limit, o.id
 	hello := w.world.packet(w.link)
 	ev := engine.Event{Kind: engine.EventAttach, Worker: w.id, Nonce: w.nonce}
 	claim := func(epoch uint64, h scheduler.Handout) {
@@ -341,6 +378,12 @@ func (w *worker) joined(o *order, p *packet) {
 
 // turnedAway: the coordinator does not want it.
 func (w *worker) turnedAway(code string) {
+	switch {
+	case code == "twin" && w.guest:
+		w.world.saw(sawGuestTwin)
+	case code == "twin":
+		w.world.saw(sawTwin)
+	}
 	switch code {
 	case "ended":
 		w.giveUp(0)
@@ -352,6 +395,19 @@ func (w *worker) turnedAway(code string) {
 	}
 }
 
+// sawJoin notes who has come.
+func (w *worker) sawJoin() {
+	switch {
+	case w.beside:
+		w.world.saw(sawBeside)
+	case w.guest:
+		w.world.saw(sawGuest)
+		if w.world.cfg.External {
+			w.world.saw(sawExternal)
+		}
+	}
+}
+
 // welcome: the stream is open. What was not acknowledged is sent again, what waits is asked for again.
 func (w *worker) welcome(o *order, p *packet) {
 	w.epoch, w.welcomed, w.known, w.heard = o.epoch, true, true, w.world.now
@@ -359,12 +415,16 @@ func (w *worker) welcome(o *order, p *packet) {
 	for _, lease := range p.leases[o.first:o.last] {
 		w.forget(func(b *heldBlock) bool { return b.h.Lease == lease })
 	}
+	if len(p.kept) > 0 {
+		w.world.saw(sawTakenOver)
+	}
 	w.rename(p.kept)
 	if !w.beating {
 		w.beating = true
 		w.world.queue.push(event{at: w.world.now + w.patience.heartbeat, to: w, what: workerBeats})
 	}
 	if w.broken {
+		w.world.saw(sawBroken)
 		w.leave(engine.LeaveBroken)
 	}
 	out := w.world.packet(w.link)
@@ -395,6 +455,7 @@ func (w *worker) rename(kept []engine.Kept) {
 		for i := range w.unacked {
 			if u := &w.unacked[i]; u.ev.Epoch == k.Epoch && u.ev.Lease == k.Was {
 				u.ev.Epoch, u.ev.Lease, u.h.Lease, u.h.Attempt = w.epoch, k.Now, k.Now, k.Attempt
+				w.world.checks.gives(u)
 				break
 			}
 		}
@@ -427,7 +488,7 @@ func (w *worker) flush() {
 func (w *worker) granted(o *order, p *packet) {
 	w.open = max(w.open-1, 0)
 	for _, h := range p.handouts[o.first:o.last] {
-		w.held = append(w.held, heldBlock{epoch: w.epoch, h: h})
+		w.held = append(w.held, heldBlock{epoch: w.epoch, h: h, limit: w.limit})
 		if w.leaving {
 			w.release(len(w.held)-1, scheduler.Recalled, 0)
 		}
@@ -481,6 +542,9 @@ func (w *worker) begin() {
 		if b.run != 0 {
 			continue
 		}
+		if b.h.Task == w.task {
+			b.limit = w.limit
+		}
 		w.runs++
 		w.busy++
 		b.run, b.began = w.runs, w.world.now
@@ -490,7 +554,7 @@ func (w *worker) begin() {
 		if b.took == never {
 			at = never
 		}
-		if limit := w.world.cfg.Job.Tasks[b.h.Task].Timeout; limit > 0 && b.took > limit {
+		if limit := b.limit; limit > 0 && b.took > limit {
 			b.outcome, b.kills, at = scheduler.TimedOut, false, b.began+limit
 		}
 		if at != never {
@@ -506,10 +570,17 @@ func (w *worker) blockEnds(run uint64) {
 			continue
 		}
 		if b.kills {
+			w.world.saw(sawKillsWorker)
 			w.die(launcher.End{Cause: launcher.Signalled, Signal: 11})
 			return
 		}
 		task := &w.world.cfg.Job.Tasks[b.h.Task]
+		switch b.outcome {
+		case scheduler.TimedOut:
+			w.world.saw(sawTimeout)
+		case scheduler.OutOfMemory:
+			w.world.saw(sawOutOfMemory)
+		}
 		w.release(i, b.outcome, w.world.now-b.began)
 		w.served++
 		if task.MaxBlocksPerWorker > 0 && w.served >= task.MaxBlocksPerWorker {
@@ -538,6 +609,7 @@ func (w *worker) release(i int, outcome scheduler.Outcome, wall time.Duration) {
 		}
 	}
 	w.unacked = append(w.unacked, undelivered{ev, b.h})
+	w.world.checks.gives(&w.unacked[len(w.unacked)-1])
 	w.say(ev)
 }
 
@@ -606,6 +678,16 @@ func (w *worker) stop() {
 	w.world.queue.push(event{at: w.world.now + grace - min(grace/4, 2*time.Second), to: w, what: workerHalts})
 }
 
+// endsSoon: its batch system has told it that its time is nearly over.
+func (w *worker) endsSoon(left time.Duration) {
+	if w.link == nil || !w.welcomed {
+		return
+	}
+	w.say(engine.Event{Kind: engine.EventEnding, Left: left})
+	w.flush()
+	w.world.saw(sawWarned)
+}
+
 func (w *worker) halt() {
 	for i := len(w.held) - 1; i >= 0; i-- {
 		w.release(i, scheduler.Returned, w.world.now-w.held[i].began)
@@ -666,6 +748,7 @@ func (w *worker) giveUp(status int) {
 	w.forget(func(*heldBlock) bool { return true })
 	for i := range w.unacked {
 		if u := &w.unacked[i]; worthKeeping(u.ev.Outcome) {
+			w.world.saw(sawOutbox)
 			w.world.outbox = append(w.world.outbox, leftover{worker: w.id, nonce: w.nonce, u: *u})
 		}
 	}
@@ -688,5 +771,12 @@ func (w *worker) die(how launcher.End) {
 	}
 	w.world.closeByWorker(w.link)
 	w.world.logf("worker %s ends: %s %d/%d", w.id, how.Cause, how.Exit, how.Signal)
+	if w.guest || w.beside {
+		w.world.gone(w)
+		if h, is := w.world.launcher.(*host); is {
+			h.left()
+		}
+		return
+	}
 	w.world.launcher.ended(w, how)
 }

@@ -10,6 +10,7 @@ import (
 
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/job"
+	"example.org/daisy/internal/journal"
 	"example.org/daisy/launcher"
 	"example.org/daisy/scheduler"
 )
@@ -29,6 +30,8 @@ type Config struct {
 	StartTime time.Duration
 	// Batch is the batch system that starts the workers; nil for processes on one machine.
 	Batch *BatchConfig
+	// External: nobody starts workers; they come by themselves.
+	External bool
 	// Nodes is how many machines there are for workers of a batch system, else 1.
 	Nodes int
 	// NoJournal keeps nothing: no file, no crash that could be survived. For runs that only ask how long something takes.
@@ -45,6 +48,8 @@ type Config struct {
 	Ran func(Ran)
 	// Small: the invariants keep something for every block. Large runs check less of each.
 	Small bool
+	// Retries is how often people run the blocks again that have failed for good.
+	Retries int
 	// MaxTime and MaxEvents bound the run: beyond them it does not end. 0 = no bound.
 	MaxTime   time.Duration
 	MaxEvents int64
@@ -93,7 +98,8 @@ type World struct {
 	slowSync  interval
 	killAfter int // hand-outs until the coordinator is to die before its next commit; 0 = it is not
 	killNext  bool
-	killIn    int // effects until the coordinator dies; 0 = it does not
+	retry     bool // the next coordinator is to run again what has failed
+	killIn    int  // effects until the coordinator dies; 0 = it does not
 	resumeIn  time.Duration
 	doneThen  int64 // blocks done when a life last ended, and lives since that have done none
 	inVain    int
@@ -103,6 +109,7 @@ type World struct {
 	faults    faultActor
 	events    int64
 	snapshots int // of the journal
+	seen      [sights]int
 }
 
 // A leftover is a result in the outbox.
@@ -137,6 +144,8 @@ const (
 	streamDisk
 	streamLauncher
 	streamScenario
+	streamMore // what scenarios got later, so that the worlds before stay what they were
+	streamRetries
 )
 
 func (c *Config) rng(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(c.Seed, stream)) }
@@ -147,9 +156,13 @@ func New(cfg Config) *World {
 	w.net = network{rng: cfg.rng(streamNet), base: cfg.Delay, jitter: cfg.Jitter, nodes: make([]cut, max(cfg.Nodes, 1)+1)}
 	w.diskRng = cfg.rng(streamDisk)
 	w.disk = newMemDisk(w.diskRng)
-	if cfg.Batch != nil {
+	w.disk.saw = w.saw
+	switch {
+	case cfg.External:
+		w.launcher = newHost(w)
+	case cfg.Batch != nil:
 		w.launcher = newQueue(w)
-	} else {
+	default:
 		w.launcher = newProcesses(w)
 	}
 	w.checks.world = w
@@ -205,6 +218,7 @@ func (w *World) stuck() error {
 func (w *World) step() {
 	if w.killIn > 0 {
 		if w.killIn--; w.killIn == 0 {
+			w.saw(sawKilled)
 			panic(killed{})
 		}
 	}
@@ -252,7 +266,10 @@ func (w *World) ends(co *coordinator) {
 	}
 	w.result.State, w.result.Why = co.state, co.why
 	co.engine.Snapshot(&w.result.Snapshot)
-	if w.cfg.NoJournal || co.state == engine.RunDone || co.state == engine.RunFailed {
+	if w.cfg.Retries > 0 && !w.cfg.NoJournal && co.state == engine.RunFailed {
+		w.cfg.Retries--
+		w.retry = true
+	} else if w.cfg.NoJournal || co.state == engine.RunDone || co.state == engine.RunFailed {
 		w.over = true
 		return
 	}
@@ -265,6 +282,10 @@ func (w *World) cannotStart(co *coordinator, err error) {
 	co.dead = true
 	if errors.Is(err, errLocked) {
 		w.resumeLater()
+		return
+	}
+	if damage := (*journal.DamageError)(nil); w.disk.ioError && errors.As(err, &damage) {
+		w.over = true // nothing but another run helps: the disk took for written what it had not
 		return
 	}
 	if !w.disk.full && !w.disk.failedSync {
@@ -316,12 +337,17 @@ func (w *World) nodeName(node int) string {
 // process starts a worker's process after a while.
 func (w *World) process(at launcher.Worker, node, slots int, in time.Duration) *worker {
 	x := &worker{world: w, at: at, id: at.String(), nonce: mix(w.cfg.Seed, uint64(w.number)) | 1, node: node, slots: slots}
+	w.enlist(x, in)
+	return x
+}
+
+// enlist has a worker begin after a while.
+func (w *World) enlist(x *worker, in time.Duration) {
 	x.number = w.number
 	w.number++
 	x.index = len(w.workers)
 	w.workers = append(w.workers, x)
 	w.queue.push(event{at: w.now + in, to: x, what: workerStarts})
-	return x
 }
 
 // gone forgets a worker that is dead.

@@ -70,8 +70,10 @@ type Failure struct {
 
 // A Worker is what a worker did for one task. A worker that served two tasks has two rows.
 type Worker struct {
-	Task, ID, Node    string
-	Slots             int64
+	Task, ID, Node string
+	Slots          int64
+	// Asked is what a batch system was asked for, and Granted what it gave.
+	Asked, Granted    api.Amounts
 	Processed, Failed int64
 	// Busy and Idle add up over its slots.
 	Busy, Idle   time.Duration
@@ -125,7 +127,10 @@ func (r *Recorder) Stats(in Input) api.Stats {
 		s.Run.WorkerHours.Idle += w.Idle.Hours()
 	}
 	s.Workers = workerRows(in.Workers, position)
-	s.Nodes = r.nodeRows(s.Workers)
+	s.Nodes = r.nodeRows(s.Workers, position)
+	for i := range s.Workers {
+		r.addCores(&s.Run.CoreHours, &s.Workers[i], position)
+	}
 	return s
 }
 
@@ -251,7 +256,7 @@ func workerRows(workers []Worker, position map[string]int) []api.WorkerStats {
 	rows := make([]api.WorkerStats, 0, len(workers))
 	for _, w := range workers {
 		rows = append(rows, api.WorkerStats{
-			Task: w.Task, ID: api.OneLine(w.ID), Node: text(api.OneLine(w.Node)), Slots: w.Slots, Processed: w.Processed, Failed: w.Failed,
+			Task: w.Task, ID: api.OneLine(w.ID), Node: text(api.OneLine(w.Node)), Slots: w.Slots, Asked: w.Asked, Granted: w.Granted, Processed: w.Processed, Failed: w.Failed,
 			BusySeconds: w.Busy.Seconds(), IdleSeconds: w.Idle.Seconds(), PeakRSSBytes: positive(w.PeakRSSBytes),
 			End: text(w.End), Log: text(w.Log),
 		})
@@ -286,7 +291,24 @@ func compareIDs(a, b string) int {
 	return cmp.Or(cmp.Compare(len(as), len(bs)), strings.Compare(a, b))
 }
 
-func (r *Recorder) nodeRows(workers []api.WorkerStats) []api.NodeStats {
+// addCores adds the core-hours of a worker's row, if it is known what it was given.
+func (r *Recorder) addCores(to *api.CoreHours, w *api.WorkerStats, position map[string]int) {
+	if w.Granted.Cores == nil || w.Slots < 1 {
+		return
+	}
+	const hour = 3600
+	granted := *w.Granted.Cores * (w.BusySeconds + w.IdleSeconds) / float64(w.Slots) / hour
+	each := float64(r.tasks[position[w.Task]].info.Requires.Get("cpu")) / 1000
+	used := min(each*w.BusySeconds/hour, granted)
+	if to.Granted == nil {
+		*to = api.CoreHours{Granted: new(float64), Used: new(float64), Idle: new(float64)}
+	}
+	*to.Granted += granted
+	*to.Used += used
+	*to.Idle += granted - used
+}
+
+func (r *Recorder) nodeRows(workers []api.WorkerStats, position map[string]int) []api.NodeStats {
 	byNode := map[string]*api.NodeStats{}
 	met := map[[2]string]bool{} // node, worker
 	wasted := map[string]time.Duration{}
@@ -306,6 +328,7 @@ func (r *Recorder) nodeRows(workers []api.WorkerStats) []api.NodeStats {
 		n.Failed += w.Failed
 		n.BusySeconds += w.BusySeconds
 		n.IdleSeconds += w.IdleSeconds
+		r.addCores(&n.CoreHours, &w, position)
 		if w.PeakRSSBytes != nil && (n.PeakRSSBytes == nil || *w.PeakRSSBytes > *n.PeakRSSBytes) {
 			n.PeakRSSBytes = w.PeakRSSBytes
 		}

@@ -125,6 +125,30 @@ func TestWorkerRowsAddUpToNodes(t *testing.T) {
 	})
 }
 
+func TestCoreHoursAreThoseOfWhatWasGivenToWorkers(t *testing.T) {
+	cores := func(n float64) api.Amounts { return api.Amounts{Cores: &n} }
+	r := New([]TaskInfo{{ID: "a", Requires: scheduler.NewResources(map[string]int64{"cpu": 1000})}, {ID: "b", Requires: scheduler.NewResources(map[string]int64{"cpu": 2000})}})
+	s := r.Stats(Input{Tasks: make([]Task, 2), Workers: []Worker{
+		{Task: "a", ID: "1.0", Node: "n1", Slots: 2, Busy: 3 * time.Hour, Idle: time.Hour, Granted: cores(4)}, // 2 hours
+		{Task: "b", ID: "1.0", Node: "n1", Slots: 2, Busy: time.Hour, Idle: time.Hour, Granted: cores(4)},     // 1 hour
+		{Task: "b", ID: "1.1", Node: "n2", Slots: 1, Busy: time.Hour, Granted: cores(2)},
+		{Task: "a", ID: "mine", Node: "n3", Slots: 1, Busy: time.Hour}, // of which nothing is known
+	}})
+	text := func(h api.CoreHours) string {
+		if h.Granted == nil {
+			return "nothing"
+		}
+		return fmt.Sprintf("%v = %v + %v", *h.Granted, *h.Used, *h.Idle)
+	}
+	got := []string{text(s.Run.CoreHours)}
+	for _, n := range s.Nodes {
+		got = append(got, n.Node+": "+text(n.CoreHours))
+	}
+	if diff := cmp.Diff([]string{"14 = 7 + 7", "n1: 12 = 5 + 7", "n2: 2 = 2 + 0", "n3: nothing"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestWorkersStandInTheOrderOfTheirSubmissions(t *testing.T) {
 	r := New([]TaskInfo{{ID: "z"}, {ID: "a"}})
 	var in Input
@@ -155,7 +179,7 @@ func TestTheRunHasUTCTimesAndOneSegmentForEachEpoch(t *testing.T) {
 	want := `{"id":"k3","name":"segment","state":"failed","message":"the journal cannot be written","exit_status":3,"started":"2026-11-30T15:04:05Z","ended":"2026-11-30T16:04:05Z","wall_seconds":600,` +
 		`"launcher":"local","job_file":null,"directory":null,"logs":null,` +
 		`"segments":[{"epoch":1,"started":"2026-11-30T15:04:05Z","ended":"2026-11-30T15:05:05Z","wall_seconds":60},{"epoch":2,"started":"2026-11-30T15:58:05Z","ended":"2026-11-30T16:04:05Z","wall_seconds":540}],` +
-		`"changes":[],"worker_hours":{"used":0,"idle":0,"wasted":0},"resources":[{"task":"a","resource":"cpu","asked":1,"asked_at_start":null,"used":null,"suggested":null,"suggestion":null}]}`
+		`"changes":[],"worker_hours":{"used":0,"idle":0,"wasted":0},"core_hours":{"granted":null,"used":null,"idle":null},"resources":[{"task":"a","resource":"cpu","asked":1,"asked_at_start":null,"used":null,"suggested":null,"suggestion":null}]}`
 	if diff := cmp.Diff(want, string(b)); diff != "" {
 		t.Error(diff)
 	}

@@ -42,6 +42,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	worker   string // its id in the reports
+	slots    int
 	epoch    uint64
 	patience patience
 	away     time.Duration // how much longer to wait for the next coordinator with blocks that run, as this one has said
@@ -97,7 +98,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		cfg: cfg, nonce: rand.Uint64() | 1, birth: time.Now(),
+		cfg: cfg, slots: cfg.Slots, nonce: rand.Uint64() | 1, birth: time.Now(),
 		ended: make(chan struct{}), gone: make(chan struct{}),
 		tasks: map[uint32]*Task{},
 	}
@@ -111,6 +112,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c.runID = c.places.runID
+	c.sayWhere()
 	c.attach(first)
 	c.lastLook = c.look()
 	c.owned.Go(func() { c.serve(first) })
@@ -127,6 +129,13 @@ func (c *Client) WorkerID() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.worker
+}
+
+// Slots is how many blocks it may run at once.
+func (c *Client) Slots() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slots
 }
 
 // RunID is the run's id.

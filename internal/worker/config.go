@@ -38,8 +38,9 @@ type Config struct {
 	Job Job
 	// Task is what a worker with a name asks for, "" = any.
 	Task string
-	// Slots is how many blocks run at once, at least 1.
+	// Slots is how many blocks run at once, at least 1. With Fill, the coordinator says how many more its Job holds.
 	Slots int
+	Fill  bool
 	// Node is the machine's name, "" = what the system says.
 	Node string
 	// GPUs are the devices of this worker; slot i gets its share in this order.

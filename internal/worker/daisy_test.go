@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -229,28 +230,33 @@ func TestADaisyWorkerIsKilledAtTheTimeoutAndAnotherStarted(t *testing.T) {
 		words []string
 		hint  string
 	}{
-		"with the block":    {[]string{"acquire", "hold"}, ""},
-		"without asking":    {[]string{"hold"}, "; it had not asked for the block"},
-		"with half a frame": {[]string{"write", `\x00\x00`, "hold"}, "; it had not asked for the block"},
+		"with the block":    {[]string{"acquire"}, ""},
+		"without asking":    {nil, "; it had not asked for the block"},
+		"with half a frame": {[]string{"write", `\x00\x00`}, "; it had not asked for the block"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFifo(t)
-			task := daisyTask(append([]string{"say", f.path}, tc.words...)...)
-			task.TimeoutSeconds = 0.3
-			c, cfg := overTCP(t, task)
-			start(t, cfg)
-			s := c.next()
-			var before int
-			for _, block := range []uint64{7, 8} {
-				s.grant(s.acquire().Request, block)
-				pid := f.readPID()
-				if r := s.release(); r.Outcome != wire.TimedOut || r.Message != "timed out after 300ms"+tc.hint {
+			spec := daisyTask(append(tc.words, "say", f.path, "hold")...)
+			spec.TimeoutSeconds = 5
+			s, task := aSlot(t, spec)
+			s.crew.started = map[string]bool{}
+			pids := map[int]bool{}
+			for block := range uint64(2) {
+				b, _ := newBlock(task, block, 2, block, 1)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				ended := make(chan Result, 1)
+				go func() { ended <- s.residence(ctx, &b) }()
+				pids[f.readPID()] = true
+				cancel(errTimedOut)
+				if r := <-ended; r.Outcome != wire.TimedOut || r.Message != "timed out after 5s"+tc.hint {
 					t.Errorf("got %v %q", r.Outcome, r.Message)
 				}
-				if pid == before {
-					t.Errorf("process %d serves again", pid)
+				if s.resident != nil {
+					t.Error("it serves on")
 				}
-				before = pid
+			}
+			if len(pids) != 2 {
+				t.Errorf("processes %v served the blocks", pids)
 			}
 		})
 	}
@@ -340,22 +346,27 @@ func TestADaisyWorkerThatDoesNotLeaveIsEnded(t *testing.T) {
 func TestWhatAClientMeasuresWins(t *testing.T) {
 	f := newFifo(t)
 	task := daisyTask("say", f.path, "acquire", "release measured", "acquire", "release",
-		"acquire", "release mismeasured", "cpu", "acquire", "release mismeasured", "memory", "acquire", "release mismeasured", "read", "acquire", "release mismeasured", "written", "acquire")
+		"acquire", "release mismeasured", "cpu", "acquire", "release mismeasured", "memory", "acquire", "release mismeasured", "read", "acquire", "release mismeasured", "written",
+		"acquire", "release mismeasured", "wall", "acquire", "release mismeasured", "long", "acquire")
 	task.ResourceTracking = true
 	c, cfg := overTCP(t, task)
 	start(t, cfg)
 	s := c.next()
 	s.grant(s.acquire().Request, 7)
 	f.readLine()
-	for block := uint64(7); block <= 12; block++ {
+	for block := uint64(7); block <= 14; block++ {
 		r := s.release()
-		said := r.CPUNanos == int64(250*time.Millisecond) && r.PeakRSSBytes == 4096 && r.ReadBytes == 300 && r.WrittenBytes == 70000
+		if cpu := r.CPUNanos == int64(77*time.Second); cpu != (block == 14) || r.WallNanos >= int64(1000*time.Second) {
+			t.Errorf("block %d: got %+v", block, r)
+		}
+		if block == 14 {
+			break
+		}
+		said := r.WallNanos == int64(time.Millisecond) && r.CPUNanos == int64(250*time.Millisecond) && r.PeakRSSBytes == 4096 && r.ReadBytes == 300 && r.WrittenBytes == 70000
 		if r.Outcome != wire.Success || said != (block == 7) || r.PeakRSSBytes <= 0 || r.WallNanos <= 0 || r.CPUNanos < 0 || r.ReadBytes < 0 || r.WrittenBytes < 0 {
 			t.Errorf("block %d: got %+v", block, r)
 		}
-		if block < 12 {
-			s.grant(s.acquire().Request, block+1)
-		}
+		s.grant(s.acquire().Request, block+1)
 	}
 }
 
@@ -460,5 +471,32 @@ func TestOtherProgramsHaveNoContextOfDaisy(t *testing.T) {
 	s.grant(s.acquire().Request, 7)
 	if got := f.readLine(); got != "[]" {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestEachSlotHasADaisyWorkerOfItsOwn(t *testing.T) {
+	f := newFifo(t)
+	c, cfg := overTCP(t, daisyTask("acquire", "say", f.path, "hold"))
+	cfg.Slots = 2
+	start(t, cfg)
+	s := c.next()
+	s.grant(s.acquire().Request, 7)
+	s.grant(s.acquire().Request, 8)
+	if first, second := f.readPID(), f.readPID(); first == second {
+		t.Errorf("process %d has both blocks", first)
+	}
+}
+
+func TestTheCheckComesBeforeTheDaisyWorker(t *testing.T) {
+	task := daisyTask("loop")
+	task.Check = script1(`case $DAISY_BLOCK_ID in 7) exit 0;; 8) exit 1;; *) exit 5;; esac`)
+	c, cfg := overTCP(t, task)
+	start(t, cfg)
+	s := c.next()
+	for block, want := range map[uint64]wire.Outcome{7: wire.Skipped, 8: wire.Success, 9: wire.Failed} {
+		s.grant(s.acquire().Request, block)
+		if r := s.release(); r.Outcome != want {
+			t.Errorf("block %d: got %v %q, want %v", block, r.Outcome, r.Message, want)
+		}
 	}
 }

@@ -111,17 +111,37 @@ func TestAWorkerSaysWhatItsBatchSystemSaysOfItsJob(t *testing.T) {
 		c, cfg := withFunc(t, 0, nil)
 		cfg.Identity = Identity{Tag: "3", Element: 2, Array: "4711", Restart: 1}
 		cfg.Node = "n7"
-		cfg.Job = Job{ID: "4713", Cluster: "west", Process: 1, CPUMilli: 4000, End: time.Now().Add(time.Hour)}
+		cfg.Job = Job{ID: "4713", Cluster: "west", Process: 1, CPUMilli: 4000, MemoryBytes: 8 << 30, GPUs: []string{"0", "GPU-1b5f"}, End: time.Now().Add(time.Hour)}
 		start(t, cfg)
 		c.next()
 		got := c.joins[0]
 		got.Nonce, got.PID, got.PIDSpace = 0, 0, ""
 		want := api.JoinRequest{
 			Protocol: wire.Version, Tag: "3", Element: 2, Array: "4711", Restart: 1, Cluster: "west", Process: 1, Slots: 1, Node: "n7",
-			Job: "4713", CPUMilli: 4000, LeftSeconds: 3600,
+			Job: "4713", CPUMilli: 4000, MemoryBytes: 8 << 30, GPUs: 2, LeftSeconds: 3600,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
+}
+
+func TestAWorkerThatFillsHasTheSlotsThatItIsTold(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		c, cfg := withFunc(t, 0, nil)
+		c.set(func(j *api.JoinResponse) { j.Slots = 3 })
+		cfg.Fill = true
+		start(t, cfg)
+		s := c.next()
+		for range 3 {
+			s.acquire()
+		}
+		s.conn.Close()
+		c.next()
+		for i, want := range []int{1, 3} {
+			if got := c.joins[i]; got.Slots != want || !got.Fill {
+				t.Errorf("join %d says %d slots, fill %v, want %d and true", i, got.Slots, got.Fill, want)
+			}
 		}
 	})
 }

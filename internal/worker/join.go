@@ -102,8 +102,8 @@ func (c *Client) join(ctx context.Context, address string) (*api.JoinResponse, e
 	body, err := json.Marshal(api.JoinRequest{
 		Protocol: wire.Version, Version: c.cfg.Version,
 		Tag: c.cfg.Identity.Tag, Element: c.cfg.Identity.Element, Array: c.cfg.Identity.Array, Restart: c.cfg.Identity.Restart, Name: c.cfg.Identity.Name,
-		Cluster: c.cfg.Job.Cluster, Process: c.cfg.Job.Process, Job: c.cfg.Job.ID, CPUMilli: c.cfg.Job.CPUMilli, LeftSeconds: c.cfg.Job.left(time.Now()).Seconds(),
-		Nonce: c.nonce, Task: c.cfg.Task, Slots: c.cfg.Slots, Node: c.cfg.Node, PID: os.Getpid(), PIDSpace: process.Space(),
+		Cluster: c.cfg.Job.Cluster, Process: c.cfg.Job.Process, Job: c.cfg.Job.ID, CPUMilli: c.cfg.Job.CPUMilli, MemoryBytes: c.cfg.Job.MemoryBytes, GPUs: int64(len(c.cfg.Job.GPUs)), LeftSeconds: c.cfg.Job.left(time.Now()).Seconds(),
+		Nonce: c.nonce, Task: c.cfg.Task, Slots: c.Slots(), Fill: c.cfg.Fill, Node: c.cfg.Node, PID: os.Getpid(), PIDSpace: process.Space(),
 	})
 	if err != nil {
 		return nil, err
@@ -379,6 +379,9 @@ func (c *Client) renameLocked(welcome wire.Welcome) (stale []undelivered) {
 func (c *Client) welcomed(joined *api.JoinResponse, welcome wire.Welcome, task *Task) {
 	c.mu.Lock()
 	c.worker, c.epoch = joined.Worker, welcome.Epoch
+	if c.cfg.Fill && c.slots == 1 && joined.Slots > 0 { // the first time: its slots stay what they are
+		c.slots = joined.Slots
+	}
 	c.patience = patience{
 		heartbeat: atLeast(seconds(joined.HeartbeatSeconds), 5*time.Second),
 		abandon:   atLeast(seconds(joined.AbandonSeconds), 108*time.Second),

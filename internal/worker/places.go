@@ -146,6 +146,17 @@ func (p *places) closeOpen() {
 	}
 }
 
+// sayWhere logs at which address of the coordinator the worker has joined, and at which it could not.
+func (c *Client) sayWhere() {
+	switch {
+	case c.cfg.Dial != nil: // in the same process
+	case len(c.places.tried) == 0:
+		c.logf("reached the coordinator at %s", c.places.answers)
+	default:
+		c.logf("reached the coordinator at %s; not so at the others: %s", c.places.answers, c.places.summary())
+	}
+}
+
 // summary says of each address what became of the last attempt.
 func (p *places) summary() string {
 	var texts []string

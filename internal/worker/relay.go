@@ -58,8 +58,8 @@ func (r *relay) serve(check func(net.Conn) error, logf func(string, ...any)) {
 				return
 			}
 			if err := check(conn); err != nil {
-				conn.Close()
 				logf("a connection from %v to a daisy worker's port is refused: %v", conn.RemoteAddr(), err)
+				conn.Close()
 				continue
 			}
 			r.owned.Go(func() {

@@ -115,11 +115,11 @@ func (c *crew) work(ctx context.Context) error {
 		c.client.Leave(wire.LeaveBroken, err.Error())
 		close(c.over)
 	} else {
-		c.client.logf("worker %s of run %s serves task %q with %s on %s", c.client.WorkerID(), c.client.RunID(), task.Spec.ID, units.Plural(int64(c.cfg.Slots), "slot"), c.cfg.Node)
+		c.client.logf("worker %s of run %s serves task %q with %s on %s", c.client.WorkerID(), c.client.RunID(), task.Spec.ID, units.Plural(int64(c.client.Slots()), "slot"), c.cfg.Node)
 	}
 	if c.spawner != nil {
 		var all []*slot
-		for i := range c.cfg.Slots {
+		for i := range c.client.Slots() {
 			all = append(all, &slot{crew: c, number: i})
 		}
 		c.mu.Lock()
@@ -214,9 +214,9 @@ func (c *crew) closing(ctx context.Context, aborted bool) (context.Context, cont
 
 // prepare checks what can be checked before the first block.
 func (c *crew) prepare(task *Task) error {
-	if task.Spec.Runner != runnerFunc && task.Spec.GPUs > 0 && task.Spec.GPUs*c.cfg.Slots > len(c.cfg.GPUs) {
+	if need := task.Spec.GPUs * c.client.Slots(); task.Spec.Runner != runnerFunc && need > len(c.cfg.GPUs) {
 		return &ExitError{Status: StatusNoGPU, Err: fmt.Errorf("task %q needs %d GPUs for %s, and this worker was given %d (DAISY_GPUS)",
-			task.Spec.ID, task.Spec.GPUs*c.cfg.Slots, units.Plural(int64(c.cfg.Slots), "slot"), len(c.cfg.GPUs))}
+			task.Spec.ID, need, units.Plural(int64(c.client.Slots()), "slot"), len(c.cfg.GPUs))}
 	}
 	spawner, err := process.NewSpawner()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,6 +57,75 @@ func TestCommandsSeeNothingOfASurroundingJobAndWriteAsWeReadThem(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"-h", "-u", fmt.Sprint(os.Getuid()), "-t", "all", "-o", "daisy|%F|%K|%A|%T|%e|%S|%C|%N|%j|%r|$"}, call.Args); d != "" {
 		t.Errorf("arguments (-want +got):\n%s", d)
+	}
+}
+
+// TestEveryCallNamesTheClusterOfTheRunAndNoneWhereThereIsNone: two clusters may use the same number, and a site with one has no such option.
+func TestEveryCallNamesTheClusterOfTheRunAndNoneWhereThereIsNone(t *testing.T) {
+	for _, cluster := range []string{"", "west"} {
+		l, fake := faked(t, 0, all...)
+		l.cfg.Cluster = cluster
+		row := rowBegin + "4711|0|4711|RUNNING|N/A|N/A|1|n1|dz-" + aRun + "-3|None" + rowEnd + "\n"
+		fake.Say("squeue", launchertest.Answer{Stdout: "CLUSTER: west\n" + row})
+		fake.Say("sbatch", launchertest.Answer{Stdout: "4711;west\n"})
+		if id, err := l.Submit(t.Context(), placed(t, 1)); err != nil || id != "4711" {
+			t.Fatalf("%q, %v", id, err)
+		}
+		l.Bind("3", "4711")
+		_, listed := l.List(t.Context())
+		_, known := l.Known(t.Context(), "4711")
+		_, account := l.Account(t.Context(), "4711")
+		err := errors.Join(listed, known, account, l.Throttle(t.Context(), "4711", 2), l.Exclude(t.Context(), "4711", []string{"n1"}),
+			l.Cancel(t.Context(), launcher.Worker{Tag: "3"}), l.CancelArray(t.Context(), "3", "4711"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range all {
+			calls := fake.Calls(name)
+			if len(calls) == 0 {
+				t.Errorf("%s was not called", name)
+			}
+			for _, c := range calls {
+				words := strings.Join(c.Args, " ")
+				if named := strings.Contains(words, "-M west") || strings.Contains(words, "--clusters=west"); named != (cluster != "") || cluster == "" && strings.Contains(words, "cluster") {
+					t.Errorf("cluster %q: %s %s", cluster, name, words)
+				}
+			}
+		}
+	}
+}
+
+// TestAnErrorIsNoAnswerWhateverItsStatus: a queue that cannot be asked is not empty.
+func TestAnErrorIsNoAnswerWhateverItsStatus(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	for _, a := range []launchertest.Answer{
+		{Status: 1, Stderr: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"},
+		{Stderr: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"},
+		{Stdout: " \n", Stderr: "squeue: error: Socket timed out on send/recv operation\n"},
+		{Then: "kill -9 $$"},
+	} {
+		fake.Say("squeue", a)
+		if got, err := l.List(t.Context()); err == nil {
+			t.Errorf("%+v is the answer %+v", a, got)
+		}
+	}
+	fake.Say("squeue", launchertest.Answer{Stderr: "squeue: be patient, maintenance on Friday\n"})
+	if _, err := l.List(t.Context()); err != nil {
+		t.Errorf("an empty queue: %v", err)
+	}
+}
+
+// TestNothingThatIsBoundToAMachineGoesAlong: not to the commands, and so not into a job.
+func TestNothingThatIsBoundToAMachineGoesAlong(t *testing.T) {
+	got := Environment([]string{
+		"PATH=/bin", "HOME=/h", "USER=u", "LOGNAME=u", "SHELL=/bin/sh", "LANG=tr_TR.UTF-8", "SLURM_CONF=/c", "SLURM_CLUSTERS=west",
+		"TMPDIR=/run/user/1000/x", "LD_LIBRARY_PATH=/login/only", "DISPLAY=:5", "XDG_RUNTIME_DIR=/run/user/1000", "SSH_AUTH_SOCK=/s", "KRB5CCNAME=/k", "TMUX=1", "LC_ALL=tr_TR.UTF-8",
+		"http_proxy=http://proxy:3128", "HTTPS_PROXY=http://proxy:3128", "SLURM_JOB_ID=1", "SLURM_MEM_PER_CPU=4000", "SLURM_MEM_PER_NODE=16000", "SLURM_CPU_BIND=quiet",
+		"SBATCH_TIMELIMIT=60", "SBATCH_REQUEUE=1", "SBATCH_MAIL_TYPE=ALL", "SRUN_DEBUG=3", "PMI_RANK=0", "MY_SLURM_NOTES=x",
+	})
+	want := []string{"PATH=/bin", "HOME=/h", "USER=u", "LOGNAME=u", "SHELL=/bin/sh", "LANG=tr_TR.UTF-8", "SLURM_CONF=/c", "SLURM_CLUSTERS=west"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
 	}
 }
 
@@ -180,6 +250,11 @@ func TestASubmissionWithoutAUsableAnswerIsUnsure(t *testing.T) {
 		want   string
 	}{
 		{launchertest.Answer{Stdout: "Welcome\n42;west\n"}, "42"},
+		{launchertest.Answer{Stdout: "Welcome to Cluster 2\n--> Checking allocation 12345 ... OK\n--> limit: 50 jobs\n\n4711\n\n", Stderr: "sbatch: You will be charged for 16 CPUs.\n"}, "4711"},
+		{launchertest.Answer{Stdout: "thank you\n", Stderr: "4712\n"}, "unsure"},
+		{launchertest.Answer{Stdout: "job 12 of max 50 accepted: 4711\n"}, "unsure"},
+		{launchertest.Answer{Stdout: "4711\n4712\n"}, "unsure"},
+		{launchertest.Answer{Stdout: "0\n"}, "unsure"},
 		{launchertest.Answer{Stdout: "42\n", Status: 1, Stderr: "sbatch: error: wrapper: cannot write its log\n"}, "42"},
 		{launchertest.Answer{}, "unsure"},
 		{launchertest.Answer{Stdout: "thank you\n"}, "unsure"},
@@ -314,12 +389,55 @@ func TestCloseCancelsWhatIsLeftAndDoesNotWaitForAFailedNode(t *testing.T) {
 			said += rows[r]
 		}
 		fake.Say("squeue", launchertest.Answer{Stdout: said})
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
 		err := l.Close(ctx)
 		cancel()
 		if n := len(fake.Calls("scancel")); (err != nil) != c.fails || (n > 0) != c.cancel {
 			t.Errorf("%v: %v, %d calls of scancel", c.rows, err, n)
 		}
+	}
+}
+
+// TestCloseAsksSlurmLittle: of arrays that do not end, and of those that do.
+func TestCloseAsksSlurmLittle(t *testing.T) {
+	for name, c := range map[string]struct {
+		ends             time.Duration
+		questions, calls int
+	}{
+		"they end at once": {500 * time.Millisecond, 2, 3},
+		"they end in time": {8 * time.Second, 6, 6},
+		"they do not end":  {time.Hour, 14, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				var last time.Time
+				questions, calls := 0, 0
+				live := func(context.Context) (map[string]string, bool, error) {
+					questions++
+					if time.Since(began) >= c.ends {
+						return nil, false, nil
+					}
+					return map[string]string{"40": "1", "41": "2", "42": "3"}, false, nil
+				}
+				cancel := func(context.Context, string, string) error {
+					if !last.IsZero() && time.Since(last) < time.Second {
+						t.Errorf("%v between two calls", time.Since(last))
+					}
+					last = time.Now()
+					calls++
+					return nil
+				}
+				ctx, done := context.WithTimeout(t.Context(), time.Minute)
+				defer done()
+				if err := endAll(ctx, live, cancel); (err != nil) != (c.ends > time.Minute) {
+					t.Error(err)
+				}
+				if questions > c.questions || calls > c.calls {
+					t.Errorf("%d questions and %d calls to end something, want %d and %d at most", questions, calls, c.questions, c.calls)
+				}
+			})
+		})
 	}
 }
 
@@ -416,6 +534,24 @@ func TestAnArrayIsUnknownOnlyWhereSlurmSaysSo(t *testing.T) {
 	}
 }
 
+// TestTheAccountingIsAskedSinceADayBeforeTheRun: clocks and time zones of the cluster may be others.
+func TestTheAccountingIsAskedSinceADayBeforeTheRun(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	for begun, want := range map[time.Time]string{
+		{}: "--starttime=now-30days",
+		time.Date(2026, 11, 10, 1, 30, 0, 0, time.Local): "--starttime=2026-11-09T01:30:00",
+	} {
+		l.cfg.Begun = begun
+		if _, err := l.Account(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		calls := fake.Calls("sacct")
+		if args := calls[len(calls)-1].Args; !slices.Contains(args, want) {
+			t.Errorf("begun %v: sacct %v", begun, args)
+		}
+	}
+}
+
 func TestWithoutAccountingThereIsNone(t *testing.T) {
 	l, fake := faked(t, 0, all...)
 	fake.Say("sacct", launchertest.Answer{Status: 1, Stderr: "Slurm accounting storage is disabled\n"})
@@ -424,6 +560,10 @@ func TestWithoutAccountingThereIsNone(t *testing.T) {
 	}
 	if args := strings.Join(fake.Calls("sacct")[0].Args, " "); !strings.Contains(args, "-X -D -P -n ") || !strings.HasSuffix(args, "-j 1,2") {
 		t.Errorf("sacct %s", args)
+	}
+	fake.Say("sacct", launchertest.Answer{Stdout: "You are not running a supported accounting_storage plugin\n"})
+	if _, err := l.Account(t.Context(), "1", "2"); !errors.Is(err, launcher.ErrNoAccounting) {
+		t.Errorf("said with status 0: %v", err)
 	}
 	fake.Say("sacct", launchertest.Answer{Status: 1, Stderr: "sacct: error: Problem talking to the database: Connection refused\n"})
 	if _, err := l.Account(t.Context(), "1"); err == nil || errors.Is(err, launcher.ErrNoAccounting) {

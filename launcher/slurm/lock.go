@@ -16,8 +16,8 @@ import (
 // lockName is the file whose lock every sbatch of the run holds while it lives.
 //
 // An sbatch whose coordinator was killed may live on and submit later, after a resume has looked for what was submitted. So it
-// gets a signal when its parent dies (command.go), and it inherits the lock: a later coordinator submits, and believes that it has seen all, only
-// when it has the lock itself.
+// gets a signal when its parent dies (command.go), and it inherits the lock: a later coordinator submits only
+// when it has the lock itself, and what the earlier one makes after it was looked for is a twin.
 const lockName = "submit.lock"
 
 // A submitLock is the lock, held.

@@ -272,6 +272,9 @@ func (p *parsing) script(o *Options, path func(string) string) {
 
 // directives judges the #SBATCH lines of an own template.
 func (p *parsing) directives(own *templates.Template) {
+	if line := own.Ignored(); line > 0 {
+		p.fail("template", -1, "line %d: sbatch does not read #SBATCH behind the first command; put it at the top", line)
+	}
 	words, lines := own.Directives()
 	for i := 0; i < len(words); i++ {
 		opt, used, err := readOption(words[i:])

@@ -42,6 +42,8 @@ func TestOptionsBecomeThoseOfSbatch(t *testing.T) {
 	few := request(1)
 	big := request(8)
 	big.CPUMilli, big.MemoryBytes, big.GPUs, big.Exclude = 2500, 3<<30+1, 2, []string{"n9"}
+	filling := big
+	filling.Fill = true
 	three, eight := big, big
 	three.Throttle, eight.Throttle = 3, 8
 	for _, c := range []struct {
@@ -56,6 +58,12 @@ func TestOptionsBecomeThoseOfSbatch(t *testing.T) {
 		{big, map[string][]string{"gres": {"gpu:a100"}, "gpu_option": {"gpus-per-node"}, "exclude": {"n[1-2]", "n4"}}, "--array=0-7 --cpus-per-task=3 --mem=3073M --gpus-per-node=a100:2 --exclude=n[1-2],n4,n9"},
 		{few, map[string][]string{"partition": {"a,b"}, "account": {"acc"}, "qos": {"q"}, "time": {"90m"}, "constraint": {"a&b"}, "nodelist": {"n1"}, "reservation": {"r"}, "licenses": {"m:1", "k"}, "nice": {"-5"}, "begin": {"now+1hour"}, "hint": {"nomultithread"}},
 			"--array=0-0 --time=0-01:30:00 --partition=a,b --account=acc --qos=q --constraint=a&b --nodelist=n1 --reservation=r --licenses=m:1,k --nice=-5 --begin=now+1hour --hint=nomultithread"},
+		// What stands for an account is text, whatever it looks like.
+		{few, map[string][]string{"account": {"00123"}}, "--array=0-0 --account=00123"},
+		{few, map[string][]string{"account": {"(null)"}}, "--array=0-0 --account=(null)"},
+		// Memory goes with the cores, of which a whole node has more.
+		{filling, nil, "--array=0-7 --cpus-per-task=3 --mem-per-cpu=1025M --gres=gpu:2 --exclude=n9"},
+		{filling, map[string][]string{"memory_option": {"mem"}}, "--array=0-7 --cpus-per-task=3 --mem=3073M --gres=gpu:2 --exclude=n9"},
 		{few, map[string][]string{"arrays": {"false"}}, "--output=/tmp/3.0.log"},
 		{few, map[string][]string{"requeue": {"true"}, "launch": {"srun"}, "prefix": {"lab"}}, "--job-name=lab-dz-" + aRun + "-3 --signal=USR1@90 --array=0-0 --requeue /runs/r/scripts/lab-dz-" + aRun + "-3.sbatch"},
 		{few, map[string][]string{"options": {"--exclusive", "-p", "gpu", "-t2:00:00", "--comment=a b", "-n1", "--nodes=1", "--nice", "--gres=shard:1,nic:2", "-x", "n3"}},
@@ -148,6 +156,36 @@ func TestAnOwnTemplateMayNotHaveReservedDirectives(t *testing.T) {
 	o, faults, warnings := ParseOptions(write("#!/bin/bash\n#SBATCH -p gpu\n{{.Setup}}\n{{.Worker}}\n"), at)
 	if faults != nil || len(warnings) != 1 || o.Script == nil {
 		t.Errorf("faults %+v, warnings %+v", faults, warnings)
+	}
+}
+
+// TestMailOfWorkersIsPassedOnWithAWarning: R09.
+func TestMailOfWorkersIsPassedOnWithAWarning(t *testing.T) {
+	o, faults, warnings := ParseOptions(map[string][]string{"options": {"--mail-type=ALL,ARRAY_TASKS", "--mail-user=a@b"}}, nil)
+	if faults != nil || !slices.Equal(o.Extra, []string{"--mail-type=ALL,ARRAY_TASKS", "--mail-user=a@b"}) {
+		t.Errorf("%v, faults %+v", o.Extra, faults)
+	}
+	if len(warnings) != 2 || !strings.Contains(warnings[0].Text, "with ARRAY_TASKS each of them sends mail of its own; for a message about the run use on_end") ||
+		strings.Contains(warnings[1].Text, "ARRAY_TASKS") {
+		t.Errorf("warnings %+v", warnings)
+	}
+}
+
+func TestDirectivesThatSbatchDoesNotReadAreFaults(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string]string{
+		"#!/bin/bash\n# comment\n\n#SBATCH -p gpu\n{{.Setup}}\nexec {{.Worker}}\n":                                "",
+		"#!/bin/bash\n{{if .Login}}\n# of a login shell\n{{end}}\n#SBATCH -p gpu\n{{.Setup}}\nexec {{.Worker}}\n": "",
+		"#!/bin/bash\n#SBATCH -p gpu\nset -e\n#SBATCH -t 5\n{{.Setup}}\nexec {{.Worker}}\n":                       "line 4: sbatch does not read #SBATCH behind the first command",
+		"#!/bin/bash\n{{.Setup}}\n  #SBATCH -t 5\nexec {{.Worker}}\n":                                             "line 3: sbatch does not read",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "own.tmpl"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, faults, _ := ParseOptions(map[string][]string{"template": {"own.tmpl"}}, func(p string) string { return filepath.Join(dir, p) })
+		if (len(faults) == 0) != (want == "") || want != "" && !strings.HasPrefix(faults[0].Text, want) {
+			t.Errorf("%q: faults %+v, want %q", text, faults, want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package slurm
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -233,23 +234,23 @@ func writeElements(elements []int) string {
 	return b.String()
 }
 
-// submittedID finds the id in what sbatch said: "123", "123;cluster", or "Submitted batch job 123 on cluster x". Where it said several,
-// one of them is a wrapper's, and nobody knows which: then the queue has to tell.
+// submitted is a line in which sbatch says the id of a job, and nothing else: "123", "123;cluster", "Submitted batch job 123 on cluster x".
+var submitted = regexp.MustCompile(`^(?:Submitted batch job ([0-9]{1,18})(?: on cluster \S+)?|([0-9]{1,18})(?:;[\w.-]+)?)$`)
+
+// submittedID finds the id in what sbatch said, in the one line that has one. "" if there is none, or lines have several: then nobody knows
+// which it is, and the job is to be found by its name.
 func submittedID(answer string) string {
 	id := ""
 	for line := range strings.Lines(answer) {
-		line = strings.TrimSpace(line)
-		if rest, ok := strings.CutPrefix(line, "Submitted batch job "); ok {
-			line, _, _ = strings.Cut(rest, " ")
+		m := submitted.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			continue
 		}
-		n := jobID(line)
-		switch {
-		case n == "" || n == "0":
-		case id != "" && id != n:
+		n := m[1] + m[2]
+		if strings.Trim(n, "0") == "" || id != "" && id != n {
 			return ""
-		default:
-			id = n
 		}
+		id = n
 	}
 	return id
 }
@@ -329,6 +330,8 @@ func exitOf(end *launcher.End, word, code string) {
 		return
 	}
 	switch {
+	case b == noLog:
+		end.Detail = "Slurm could not open its log, or enter its folder, on the node (" + code + ")"
 	case b > 0:
 		end.Cause, end.Exit, end.Signal = launcher.Signalled, 0, b
 	case a == 0:
@@ -337,6 +340,9 @@ func exitOf(end *launcher.End, word, code string) {
 		end.Exit = a
 	}
 }
+
+// noLog stands where the signal does if a job could not begin, since its log or folder was not there.
+const noLog = 53
 
 // clip shortens what is quoted in a message.
 func clip(s string) string {

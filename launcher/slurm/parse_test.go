@@ -84,13 +84,16 @@ func TestAnAnswerSurvivesWhatSitesPutAroundIt(t *testing.T) {
 	row := rowBegin + "2|0|3|RUNNING|N/A|N/A|1|n1|dz-" + aRun + "-7|None" + rowEnd
 	odd := rowBegin + "4|N/A|4|RUNNING|N/A|N/A|1|n1|my|odd\nname$|None" + rowEnd
 	for name, answer := range map[string]string{
-		"alone":                 row + "\n",
-		"banner before":         "*** Maintenance on Friday ***\n\n" + row + "\n",
-		"banner behind":         row + "\nYour quota is 98% full\n",
-		"banner without an end": row + "\nYour quota",
-		"the name of a cluster": "CLUSTER: west\n" + row + "\n",
-		"DOS line ends":         row + "\r\n",
-		"jobs with odd names":   odd + "\n" + row + "\n" + odd + "\n",
+		"alone":                  row + "\n",
+		"banner before":          "*** Maintenance on Friday ***\n\n" + row + "\n",
+		"banner behind":          row + "\nYour quota is 98% full\n",
+		"banner without an end":  row + "\nYour quota",
+		"the name of a cluster":  "CLUSTER: west\n" + row + "\n",
+		"DOS line ends":          row + "\r\n",
+		"a header":               "daisy|ARRAY_JOB_ID|ARRAY_TASK_ID|JOBID|STATE|END_TIME|START_TIME|CPUS|NODELIST|NAME|REASON|$\n" + row + "\n",
+		"names that are no text": strings.ReplaceAll(odd, "my", "\xff\xfe") + "\n" + row + "\n",
+		"a job of several parts": rowBegin + "4711+0|N/A|4711+1|RUNNING|N/A|N/A|1|n1|hetero|None" + rowEnd + "\n" + row + "\n",
+		"jobs with odd names":    odd + "\n" + row + "\n" + odd + "\n",
 	} {
 		got, err := parseSqueue(answer, aRun, aTime, noPlain)
 		if err != nil || len(got.Elements) != 1 || got.Elements[0].Node != "n1" {
@@ -119,16 +122,52 @@ func TestAnAnswerThatIsNotWholeIsNone(t *testing.T) {
 	}
 }
 
+// TestARowOfManyPendingElementsIsAllOfThem: 500 that wait in one row, one that runs, and a job that is no array.
+func TestARowOfManyPendingElementsIsAllOfThem(t *testing.T) {
+	got, err := listed(t, "4711|1-500%20|4711|PENDING|N/A|N/A|1||dz-"+aRun+"-1|Resources", "4711|501|4800|RUNNING|N/A|N/A|1|n1|dz-"+aRun+"-1|None",
+		"4712|N/A|4712|PENDING|N/A|N/A|1||dz-"+aRun+"-2|Priority")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, e := range got.Elements {
+		if e.Tag == "1" {
+			n += e.Last - e.First + 1
+		}
+	}
+	if n != 501 {
+		t.Errorf("%d elements, want 501: %+v", n, got.Elements)
+	}
+}
+
+func TestExitCodesOfSacctAreSaidInWords(t *testing.T) {
+	for code, want := range map[string]string{
+		"1:0": "exit status 1", "13:0": "exit status 13", "15:0": "exit status 15", "0:9": "signal 9", "0:15": "signal 15", "0:0": "exit status 128", "127:0": "exit status 127",
+		"0:53": "exit status -1 Slurm could not open its log, or enter its folder, on the node (0:53)", "x": "exit status -1",
+	} {
+		end := launcher.End{Exit: unknownExit}
+		exitOf(&end, "FAILED", code)
+		got := fmt.Sprintf("exit status %d", end.Exit)
+		if end.Cause == launcher.Signalled {
+			got = fmt.Sprintf("signal %d", end.Signal)
+		}
+		if got = strings.TrimSpace(got + " " + end.Detail); got != want {
+			t.Errorf("%s: %q, want %q", code, got, want)
+		}
+	}
+}
+
 func TestElementsAreReadInEveryFormThatSlurmHas(t *testing.T) {
 	for text, want := range map[string][]span{
-		"3": {{3, 3}}, "[3-7%3]": {{3, 7}}, "3-7%3": {{3, 7}}, "0,2,4-6": {{0, 0}, {2, 2}, {4, 6}}, "0-10:5": {{0, 0}, {5, 5}, {10, 10}}, "[0-3:2,9]": {{0, 0}, {2, 2}, {9, 9}}, "4000000": {{4000000, 4000000}}, "[0-3999999%5]": {{0, 3999999}},
+		"3": {{3, 3}}, "[3-7%3]": {{3, 7}}, "3-7%3": {{3, 7}}, "0,2,4-6": {{0, 0}, {2, 2}, {4, 6}}, "0-10:5": {{0, 0}, {5, 5}, {10, 10}}, "[0-3:2,9]": {{0, 0}, {2, 2}, {9, 9}}, "[7]": {{7, 7}}, "[0-0]": {{0, 0}}, "[0-12:4]": {{0, 0}, {4, 4}, {8, 8}, {12, 12}},
+		"[1-3,9-21:6,40%2]": {{1, 3}, {9, 9}, {15, 15}, {21, 21}, {40, 40}}, "4000000": {{4000000, 4000000}}, "[0-3999999%5]": {{0, 3999999}},
 	} {
 		if got, _, err := parseElements(text); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
 		}
 	}
 	// Slurm cuts lists at 64 characters, without a mark or with dots.
-	for _, text := range []string{"", "[", "]", "[3", "3]", "3-", "-3", "7-3", "a", "1,,2", "1,", "0x3", "3%", "%3", "3-4:0", "3:2", "0-4:", "5-7,6", "12_[0", "[0,2,4,6,8,10,12,14,16,18,20", "0,2,...", "4000001", "99999999999", "1 2"} {
+	for _, text := range []string{"", "[", "]", "[3", "3]", "3-", "-3", "7-3", "a", "1,,2", "1,", "0x3", "3%", "%3", "3-4:0", "3:2", "0-4:", "5-7,6", "12_[0", "[0,2,4,6,8,10,12,14,16,18,20", "0,2,...", "4000001", "99999999999", "1 2", "[a]", "[10-9]", "[0-4000000000]", "0-4000000000:7"} {
 		if got, _, err := parseElements(text); err == nil {
 			t.Errorf("%q is read as %v", text, got)
 		}
@@ -239,6 +278,9 @@ func TestTheIdOfASubmissionIsFoundInWhatSbatchSays(t *testing.T) {
 	for said, want := range map[string]string{
 		"123\n": "123", "123;west\n": "123", "Submitted batch job 123\n": "123", "Submitted batch job 123 on cluster west\r\n": "123",
 		"sbatch wrapper 4.2\nPlease cite us\n123\n": "123", "123\r\n": "123", "7 jobs in the queue\n123\n": "123",
+		"Welcome to Cluster 2\n--> Checking allocation 12345 ... OK\n--> limit: 50 jobs\n\n4711\n\n": "4711", "4711  \r\nSee you at http://hpc/4712\r\n": "4711",
+		"4711\nSubmitted batch job 4711\n":  "4711",
+		"job 12 of max 50 accepted: 4711\n": "", "4711\n4712\n": "", "4711\n0\n": "", "4711;a b\n": "", "Submitted batch job 4711 to somebody\n": "",
 		"": "", "0\n": "", "-3\n": "", "12a\n": "", "job 123 submitted\n": "", "1234567890123456789\n": "",
 		// A wrapper's number, and whose?
 		"Submitted batch job 123\n17\n": "", "17\n123\n": "", "123\n123\n": "123",

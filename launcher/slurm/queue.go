@@ -17,6 +17,9 @@ import (
 // does not make the controller send the jobs of everybody.
 func (l *Launcher) List(ctx context.Context) (launcher.Listing, error) {
 	got, err := l.run(ctx, "squeue", l.on("-h", "-u", strconv.Itoa(l.uid), "-t", "all", "-o", squeueFormat)...)
+	if err == nil && strings.TrimSpace(got.stdout) == "" && strings.Contains(got.stderr, "error:") {
+		err = fmt.Errorf("squeue: it gives status 0 and no answer: %s", wordsOf(got.stderr))
+	}
 	if err != nil {
 		return launcher.Listing{}, err
 	}
@@ -65,7 +68,7 @@ func (l *Launcher) Account(ctx context.Context, arrays ...string) (launcher.List
 	}
 	got, err := l.run(ctx, "sacct", l.on(args...)...)
 	for _, words := range []string{"accounting storage is disabled", "supported accounting_storage plugin", "accounting_storage/slurmdbd"} {
-		if err != nil && strings.Contains(got.stderr, words) {
+		if strings.Contains(got.stderr+got.stdout, words) {
 			return launcher.Listing{}, launcher.ErrNoAccounting
 		}
 	}

@@ -112,6 +112,14 @@ func reserved(o option) error {
 	return nil
 }
 
+// mailOfEach says that an option has every worker send mail, which an array does only if it is told to.
+func mailOfEach(o option) string {
+	if strings.Contains(strings.ToUpper(o.value), "ARRAY_TASKS") {
+		return ", and with ARRAY_TASKS each of them sends mail of its own"
+	}
+	return ""
+}
+
 // whole are options that the beginning of a reserved one is in full.
 var whole = []string{"ntasks", "nodes"}
 
@@ -150,7 +158,7 @@ func (p *parsing) absorb(o *Options) {
 		default:
 			o.Extra = append(o.Extra, opt.String())
 			if strings.HasPrefix(opt.name, "mail-") {
-				p.warn("options", i, "%s: workers end as a matter of course, and there are many; for a message about the run use on_end", opt)
+				p.warn("options", i, "%s: workers end as a matter of course, and there are many%s; for a message about the run use on_end", opt, mailOfEach(opt))
 			}
 		}
 		i += used

@@ -9,9 +9,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -130,7 +132,8 @@ func (l *Launcher) Check(ctx context.Context) error {
 }
 
 // Close ends every job of the run that is left, and waits until they are gone. Jobs that Slurm is cleaning up after are waited for as
-// long as there is time, and are no error: on a node that has failed that takes until somebody looks at it.
+// long as there is time, and are no error: on a node that has failed that takes until somebody looks at it. Slurm is asked after 1 s, 2 s and
+// so on, at most every 5 s, and at most three times to end what is left of an array, a second between two calls.
 func (l *Launcher) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
@@ -144,9 +147,21 @@ func (l *Launcher) Close(ctx context.Context) error {
 
 // EndAll is Close for who has asked for none of the workers itself.
 func (l *Launcher) EndAll(ctx context.Context) error {
+	err := endAll(ctx, l.live, l.CancelArray)
+	if errors.Is(err, errNotKnown) {
+		err = fmt.Errorf("%w; squeue -u %s shows them (names with dz-%s)", err, l.user, l.cfg.Run)
+	}
+	return err
+}
+
+var errNotKnown = errors.New("it is not known whether jobs of this run are left, as Slurm gives no answer that can be used")
+
+// endAll cancels what live says is left, arrays with their tags, until nothing is.
+func endAll(ctx context.Context, live func(context.Context) (left map[string]string, ending bool, err error), cancel func(ctx context.Context, tag, array string) error) error {
 	var before map[string]string
-	for try := 0; ; try++ {
-		left, ending, err := l.live(ctx)
+	tries := map[string]int{}
+	for asked := 1; ; asked++ {
+		left, ending, err := live(ctx)
 		if err != nil && ctx.Err() != nil && before != nil {
 			left, err = before, nil // the time was over while it was asked
 		}
@@ -154,22 +169,43 @@ func (l *Launcher) EndAll(ctx context.Context) error {
 		if err == nil && len(left) == 0 && !ending {
 			return nil
 		}
-		if try%20 == 0 { // again now and then: what was submitted while it was cancelled is missed the first time
-			for array, tag := range left {
-				err = errors.Join(err, l.CancelArray(ctx, tag, array))
+		for i, array := range slices.Sorted(maps.Keys(left)) {
+			// Once more when it has had the time to go: what was submitted while it was cancelled is missed the first time.
+			if n := tries[array]; n >= closeTries || n > 0 && asked%closeAgain != 0 {
+				continue
 			}
+			if i > 0 && !rest(ctx, closeGap) {
+				break
+			}
+			tries[array]++
+			err = errors.Join(err, cancel(ctx, left[array], array))
 		}
-		select {
-		case <-ctx.Done():
+		if !rest(ctx, min(time.Duration(asked)*closeGap, longestCloseGap)) {
 			if err == nil && len(left) == 0 {
 				return nil
 			}
 			if len(left) == 0 {
-				return fmt.Errorf("it is not known whether jobs of this run are left, as Slurm gives no answer that can be used; squeue -u %s shows them (names with dz-%s): %w", l.user, l.cfg.Run, err)
+				return fmt.Errorf("%w: %w", errNotKnown, err)
 			}
 			return errors.Join(fmt.Errorf("jobs %s have not ended: %w", keys(left), context.Cause(ctx)), err)
-		case <-time.After(500 * time.Millisecond):
 		}
+	}
+}
+
+const (
+	// closeGap is between two calls of Close that change something, and before its second question; longestCloseGap between two questions.
+	closeGap, longestCloseGap = time.Second, 5 * time.Second
+	// closeTries is how often it ends an array, once in closeAgain questions.
+	closeTries, closeAgain = 3, 4
+)
+
+// rest waits, and reports whether there is time left.
+func rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 

@@ -58,6 +58,9 @@ func (l *Launcher) plan(r launcher.Request, site Site) (s Submission, note submi
 	if err != nil {
 		return s, note, err
 	}
+	if r.Fill && len(r.Options["memory_option"]) == 0 {
+		o.PerCPU = true // with a whole node Slurm gives all of its cores, but only the memory that was asked for
+	}
 	args, err := resources(&o, r)
 	if err != nil {
 		return s, note, err

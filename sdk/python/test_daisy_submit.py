@@ -119,6 +119,11 @@ class Runs(Folder):
         self.assertEqual((status, out.splitlines()[-1]), (0, "done 4"), err)
         self.assertEqual(err.splitlines()[-1], "a  4/4  100%")
 
+    def test_warnings_are_shown(self):
+        status, _, err = self.script(MAIN + "    run_blockwise(line('a', note), resources={'cpu': 1000})\n")
+        self.assertEqual(status, 0, err)
+        self.assertRegex(err, "daisy-submit: warning: .*1000")
+
     def test_blocks_that_fail_are_in_the_exception_with_what_they_said(self):
         out = self.succeeds(
             """
@@ -220,6 +225,13 @@ def work(block):
 """
         )
         self.only_left("runs", "script.py", *(f"{t}-{i}" for t in "ab" for i in range(4)))
+
+    def test_what_is_left_running_at_the_end_holds_nothing_up(self):
+        out = self.succeeds(MAIN + """
+    run_blockwise(line("a", note), progress=False, on_end={"command": ["sh", "-c", "sleep 1000 & echo $! > pid"]})
+    os.kill(int(open("pid").read()), 9)
+""")  # fmt: skip
+        self.assertEqual(out, "")
 
     def test_a_run_that_was_stopped_by_another_is_no_failure_of_blocks(self):
         out = self.succeeds(
@@ -331,6 +343,13 @@ class Scripts(Folder):
         self.write("steps.py", "def work(block): pass\n")
         self.succeeds("import steps\nrun_blockwise(line('a', steps.work), progress=False)\n")
 
+    def test_what_a_check_needs_is_imported_before_anything_starts(self):
+        status, _, err = self.script("assert __name__ == '__main__', 'only as a script'\n" + MAIN + "    run_blockwise(line('a', note, check_function=note))\n")
+        self.assertEqual(status, 1)
+        self.assertIn('FunctionRefused: check_function of task "a": ', err)
+        self.assertIn("AssertionError: only as a script", err)
+        self.only_left("script.py")
+
     def test_a_worker_that_would_start_the_run_again(self):
         self.write("steps.py", "import other\ndef work(block): pass\n")
         self.write("other.py", HEAD + "if 'DAISY_WORKER_ID' in os.environ: run_blockwise(line('a', note), progress=False)\n")
@@ -352,6 +371,7 @@ class Scripts(Folder):
 
     def test_the_words_of_daisy_submit_come_as_an_error(self):
         self.refused(MAIN + "    run_blockwise(line('a b', note), progress=False)\n", "daisy_submit.errors.JobError", 'task "a b"')
+        self.assertEqual(self.script(MAIN + "    run_blockwise(line('a b', note))\n")[2].count("daisy-submit: "), 1)
         self.refused(MAIN + "    run_blockwise(line('a', note), progress=False, graze='1s')\n", 'unknown key "graze"; did you mean "grace"?')
         self.refused(MAIN + "    run_blockwise(line('a', note, settings={'timeout': 10}), progress=False)\n", "timeout: found the bare number 10")
 

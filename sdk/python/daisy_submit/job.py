@@ -11,7 +11,7 @@ import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import toml
-from .errors import JobError
+from .errors import FunctionRefused, JobError
 from .reference import Reference, check_guard, reference
 from .task import Pipeline, Task
 
@@ -31,7 +31,7 @@ class Job:
     def __init__(self, tasks: Any, run: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]], slurm: Mapping[str, Any], folder: str) -> None:
         self.folder = folder
         self.masks: Dict[str, bytes] = {}  # by task
-        self.script: Optional[str] = None  # which function is of the program that runs now, for messages
+        self.started: Dict[str, str] = {}  # references that daisy_submit.worker imports, and whose they are
         ordered, upstream = flatten(tasks)
         ids = [str(t.task_id) for t in ordered]
         unknown = sorted(set(settings) - set(ids) - {"*"})
@@ -44,8 +44,19 @@ class Job:
                 raise JobError(f"tracking={self.run['tracking']!r} and the tracking_path of the tasks, {tracking!r}, differ: give one of them")
             self.run["tracking"] = tracking
         self.slurm = dict(slurm)
-        path = python_path(folder)
+        self.path = path = python_path(folder)
         self.tasks = [self._task(t, upstream[i], ids, path, settings) for i, t in enumerate(ordered)]
+
+    def check_imports(self) -> None:
+        """Imports what daisy-submit does not: it sees commands there."""
+        environment = {**os.environ, "DAISY_WORKER_ID": "check"}
+        if self.path:
+            environment["PYTHONPATH"] = self.path
+        for ref, what in self.started.items():
+            command = [sys.executable, "-m", "daisy_submit.worker", "import", ref]
+            done = subprocess.run(command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            if done.returncode:
+                raise FunctionRefused(f"{what}: {sys.executable} cannot import {ref}, as a worker will: {done.stderr.strip()}")
 
     def text(self, masks: Mapping[str, str]) -> str:
         """The job file, with the paths of the masks by task."""
@@ -72,6 +83,7 @@ class Job:
         out["run"] = self._code(task.process_function, package, what)
         if task.check_function is not None:
             ref = self._reference(task.check_function, f"check_function of {what}")
+            self.started[ref.text(self.folder)] = f"check_function of {what}"
             out["check"] = {"command": [sys.executable, "-m", "daisy_submit.worker", "check", package, ref.text(self.folder)]}
         out["max_workers"], out["max_retries"] = int(task.max_workers), int(task.max_retries)
         out["max_worker_restarts"] = int(task.max_worker_restarts)
@@ -95,6 +107,7 @@ class Job:
         ref = self._reference(function, f"process_function of {what}")
         if takes_block(function):
             return {"python": ref.text(self.folder), "interpreter": sys.executable, "block": package}
+        self.started[ref.text(self.folder)] = f"process_function of {what}"
         return {"daisy": [sys.executable, "-m", "daisy_submit.worker", "loop", ref.text(self.folder)]}
 
     def _reference(self, function: Callable[..., Any], what: str) -> Reference:

@@ -92,11 +92,14 @@ def run(arguments: Sequence[str], folder: str, out: Callable[[str], None], err: 
         left = len(readers)
         while left:
             try:
-                deed = lines.get()
+                deed = lines.get(timeout=1)
                 if deed is None:
                     left -= 1
                 else:
                     deed()
+            except queue.Empty:
+                if process.poll() is not None:
+                    break  # what it has started, as at its end (on_end), holds its outputs open
             except KeyboardInterrupt:
                 interrupted = True
                 process.send_signal(signal.SIGINT)
@@ -106,10 +109,10 @@ def run(arguments: Sequence[str], folder: str, out: Callable[[str], None], err: 
             process.terminate()
         process.stdin.close()
         process.wait()
-        for reader in readers:
-            reader.join()
-        process.stdout.close()
-        process.stderr.close()
+        for reader, stream in zip(readers, (process.stdout, process.stderr)):
+            reader.join(0.1)
+            if not reader.is_alive():
+                stream.close()
 
 
 def _read(stream: IO[bytes], give: Callable[[str], None], lines: queue.Queue[Optional[Callable[[], None]]]) -> None:

@@ -47,7 +47,9 @@ def run_blockwise(
     if os.environ.get("DAISY_WORKER_ID"):
         raise JobError('run_blockwise was called by a worker, while it imports the function of a block or runs it: put what starts the run below if __name__ == "__main__":')
     job = make(tasks, launcher, name, directory, tracking, resources, settings, slurm, run_keys)
-    return _run(job, showing.choose(progress))
+    show = showing.choose(progress)
+    job.check_imports()
+    return _run(job, show)
 
 
 def job_file(
@@ -101,11 +103,16 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
             os.unlink(files.pop())
 
     stats: List[Mapping[str, Any]] = []
+    held: Optional[List[str]] = []  # what was said before the run began: where it does not begin, the exception says it
 
     def out(line: str) -> None:
+        nonlocal held
         event = json.loads(line)
         # The run has begun, and has in its directory what it needs of the files.
         remove()
+        for said in held or ():
+            show.notice(said)
+        held = None
         if event["event"] == "progress":
             show.update(showing.read(event))
         elif event["event"] == "notice":
@@ -115,7 +122,9 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
             show.end(showing.at_end(event["stats"]))
 
     def err(line: str) -> None:
-        if not line.startswith("next: "):  # the exception says it
+        if held is not None:
+            held.append(line)
+        elif not line.startswith("next: "):  # the exception says it, too
             show.notice(line)
 
     try:

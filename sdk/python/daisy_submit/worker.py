@@ -1,6 +1,6 @@
-"""What a worker starts for a function: python -m daisy_submit.worker loop REFERENCE | check PACKAGE REFERENCE.
+"""What a worker starts for a function: python -m daisy_submit.worker loop REFERENCE | check PACKAGE REFERENCE | import REFERENCE.
 
-loop calls a function without arguments, which asks for blocks itself (daisy.Client). check calls a check_function with the block that
+import only imports it, as run_blockwise does before a run. loop calls a function without arguments, which asks for blocks itself (daisy.Client). check calls a check_function with the block that
 is on standard input, and exits with 0 if it is done, 1 if not.
 """
 
@@ -59,7 +59,10 @@ def main(arguments: List[str]) -> int:
     try:
         if arguments[0] == "check":
             return check(*arguments[1:])
-        loop(*arguments[1:])
+        if arguments[0] == "import":
+            load(arguments[1])
+        else:
+            loop(*arguments[1:])
         return 0
     except Exception:
         traceback.print_exc()
