@@ -213,3 +213,22 @@ func TestACancelThatTheCoordinatorHasHeardEndsNoJobThoughNobodyCanBeToldOfIt(t *
 		t.Errorf("Slurm is asked %v", asked)
 	}
 }
+
+func TestARunWhoseCoordinatorIsInTheQueueIsNotRemoved(t *testing.T) {
+	dir := queuedRun(t)
+	folder := filepath.Dir(dir.Path())
+	for _, answer := range []launchertest.Answer{{Stdout: "7|PENDING|N/A||dz-" + dir.RunID() + "|Priority\n"}, {Status: 1, Stderr: "Unable to contact slurm controller\n"}} {
+		fakeQueue(t).Say("squeue", answer)
+		status, stdout, stderr := call("runs", folder, "--prune", "--unfinished", "--yes")
+		if status != exitOK || !strings.Contains(stdout, "There is nothing to remove") {
+			t.Errorf("status %d: %s%s", status, stdout, stderr)
+		}
+		if _, stdout, _ = call("runs", folder); !strings.Contains(stdout, "queued") {
+			t.Errorf("its state:\n%s", stdout)
+		}
+	}
+	fakeQueue(t).Say("squeue", launchertest.Answer{})
+	if status, stdout, stderr := call("runs", folder, "--prune", "--unfinished", "--yes"); status != exitOK || exists(dir.Path()) {
+		t.Errorf("of a job that is gone: status %d: %s%s", status, stdout, stderr)
+	}
+}
