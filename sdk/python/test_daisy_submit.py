@@ -536,6 +536,11 @@ class Jobs(Folder):
             self.assertIn(row + "\n", text)
         self.assertIn('timeout = "600s"\n', daisy_submit.job_file(line("a")))
         self.assertIn('timeout = "0s"\n', daisy_submit.job_file(line("a", timeout=0)))
+        self.assertIn('timeout = "0s"\n', daisy_submit.job_file(line("a", timeout=math.inf)))  # as daisy writes it
+        self.assertIn('timeout = "1ms"\n', daisy_submit.job_file(line("a", timeout=0.0001)))  # which is a limit
+        for wrong in ("10m", -1, math.nan):
+            with self.assertRaisesRegex(daisy_submit.JobError, "timeout is .*; wanted seconds"):
+                daisy_submit.job_file(line("a", timeout=wrong))
         for given, row in (({"num_workers": 5}, 5), ({"max_workers": 0}, 0), ({}, 1)):
             self.assertIn(f"max_workers = {row}\n", daisy_submit.job_file(line("a", **given)))
         self.assertRaises(TypeError, line, "a", max_workers=1, num_workers=1)

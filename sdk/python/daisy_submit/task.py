@@ -12,7 +12,7 @@ class Task:
 
     total_roi is what may be read in all; read_roi and write_roi are the two regions of one block, wherever it lies. process_function
     takes the block, or nothing: then it is a worker that asks for blocks itself, with daisy.Client. check_function takes the block and
-    says whether it is done already. timeout is in seconds, 0 = none, None = 600. requires is what one block needs, as {"cpu": 4,
+    says whether it is done already. timeout is in seconds, 0 and infinity = none, None = 600. requires is what one block needs, as {"cpu": 4,
     "memory": "16GiB", "gpu": 1}. skip_mask is an array with the shape of the grid of blocks. settings are further keys of [[task]] of a job
     file, such as {"output": "brain.zarr/labels"}.
     """
