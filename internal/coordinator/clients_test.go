@@ -725,3 +725,35 @@ func TestAClientOfAnotherUserFindsNobody(t *testing.T) {
 		t.Errorf("a client of this user did %d blocks", n)
 	}
 }
+
+// Nobody starts it again when its task has something to do.
+func TestAClientThatHasToWaitForAnotherTaskIsNotSentAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, after := clientTask(t, "a", 2), clientTask(t, "b", 2, "a")
+		before.MaxWorkers, before.Timeout, after.MaxWorkers = 1, 0, 1
+		c := newRun(t, before, after)
+		ended := loops(t, c)
+		waits, works := visit(t, c), visit(t, c)
+		waits.ask("b", 1)
+		heard := make(chan error, 1)
+		go func() {
+			m, err := waits.hear()
+			if err == nil && m.Kind != daisywire.SendBlock {
+				err = fmt.Errorf("it hears %s", m.Kind)
+			}
+			heard <- err
+		}()
+		for range 2 {
+			b := works.acquire("a", 2)
+			time.Sleep(5 * time.Hour)
+			works.release(b)
+		}
+		if err := <-heard; err != nil {
+			t.Error(err)
+		}
+		_ = waits.conn.Close()
+		works.work("a", 2)
+		visit(t, c).work("b", 3)
+		<-ended
+	})
+}
