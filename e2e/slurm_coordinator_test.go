@@ -127,6 +127,24 @@ func TestOnSlurmACoordinatorOutlivesItsTimeLimit(t *testing.T) {
 	r.wantAsHere()
 }
 
+func TestOnSlurmACoordinatorWhoseNodeFailsGoesOn(t *testing.T) {
+	r := newCoordinatedRun(t, slurmlab.Options{NoAccounting: true}, 12, "", "", "max_workers = 6")
+	r.submit()
+	r.untilBegun(7)
+	submitted := r.ofWorkers()
+	r.lab.KillNode(4, true)
+	r.until("Slurm has put its job back into the queue", func() bool { return r.inState("PENDING") == 1 })
+	r.lab.StartNode(4)
+	r.untilLife(2)
+	r.open()
+	r.wantEnd("COMPLETED")
+	if got := r.ofWorkers(); !slices.Equal(got, submitted) {
+		t.Errorf("workers were submitted as %v, and are now %v", submitted, got)
+	}
+	r.wantRunsOnce()
+	r.wantAsHere()
+}
+
 // The workers would have given up after 18 s, had they not been told to wait.
 func TestOnSlurmWorkersKeepLongBlocksWhileTheCoordinatorIsAwayForAMinute(t *testing.T) {
 	r := newCoordinatedRun(t, slurmlab.Options{NoAccounting: true}, 7, "hint_after = \"10s\"\nabandon_after = \"20s\"", "", "max_workers = 6")

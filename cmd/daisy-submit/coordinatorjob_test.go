@@ -152,10 +152,6 @@ func TestASubmissionOfACoordinatorThatIsNotAnsweredIsLookedFor(t *testing.T) {
 	defer func(d []time.Duration) { unsureFor = d }(unsureFor)
 	unsureFor = []time.Duration{0, time.Millisecond, time.Millisecond}
 	dir := queuedRun(t)
-	l, err := slurmOf(dir, "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for say, tc := range map[string]struct {
 		answer launchertest.Answer
 		id     string
@@ -165,7 +161,8 @@ func TestASubmissionOfACoordinatorThatIsNotAnsweredIsLookedFor(t *testing.T) {
 		"only an old one": {launchertest.Answer{Stdout: "7|FAILED|N/A||dz-" + dir.RunID() + "|None\n"}, ""},
 	} {
 		fakeQueue(t).Say("squeue", tc.answer)
-		if l, err = slurmOf(dir, ""); err != nil {
+		l, err := slurmOf(dir, "")
+		if err != nil {
 			t.Fatal(err)
 		}
 		id, err := lookFor(t.Context(), l, launcher.ErrUnsure)
