@@ -266,14 +266,32 @@ def work(block):
 """
 )
 
+# The same in a process that has forked since the run began.
+FORKS = WAITS.replace("grace=", "progress=fork, grace=").replace(
+    "def work(block):",
+    """
+def fork(p):
+    if not os.path.exists("child"):
+        os.mkfifo("ever")
+        pid = os.fork()
+        if pid == 0:
+            os.closerange(1, 3)
+            open("ever")
+        with open("child.new", "w") as f: f.write(str(pid))
+        os.rename("child.new", "child")
+
+def work(block):
+    while not os.path.exists("child"): time.sleep(0.01)""",
+)
+
 
 class Ends(Folder):
     """However Python ends, the run ends with it."""
 
-    def run_then(self, grace, end):
+    def run_then(self, grace, end, text=WAITS):
         """Exit status, standard error, state of the run and blocks that succeeded, of a script that was ended while two blocks ran."""
         os.mkfifo(self.path("began"))
-        with self.start(self.write("script.py", HEAD + WAITS), grace, start_new_session=True) as p:
+        with self.start(self.write("script.py", HEAD + text), grace, start_new_session=True) as p:
             self.addCleanup(p.kill)
             pids = []
             while len(pids) < 2:
@@ -321,6 +339,15 @@ class Ends(Folder):
         status, _, state, success = self.run_then("100ms", lambda p: p.kill())
         self.assertEqual((status, state, success), (-signal.SIGKILL, "interrupted", 0))
 
+    @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
+    def test_a_child_that_it_has_forked_does_not_hold_the_run(self):
+        def end(p):
+            self.addCleanup(os.kill, int(self.read("child")), signal.SIGKILL)
+            p.kill()
+
+        status, _, state, success = self.run_then("100ms", end, FORKS)
+        self.assertEqual((status, state, success), (-signal.SIGKILL, "interrupted", 0))
+
 
 class Scripts(Folder):
     RUN = "run_blockwise(line('a', note), progress=False)\n"
@@ -363,6 +390,11 @@ class Scripts(Folder):
         self.assertEqual(status, 1)
         self.assertIn("first was typed in, and is in no file: put it into a file", err)
         self.only_left()
+
+    def test_in_a_folder_that_cannot_be_written(self):
+        with mock.patch("tempfile.mkstemp", side_effect=PermissionError(13, "Permission denied", "x")), self.assertRaises(daisy_submit.DaisySubmitError) as caught:
+            daisy_submit.run_blockwise(Task("a", Roi((0,), (10,)), Roi((0,), (10,)), Roi((0,), (10,)), os.path.join))
+        self.assertIn(f"cannot be written into the present folder, {os.getcwd()}: Permission denied; change into", str(caught.exception))
 
     def test_of_a_module_that_is_run(self):
         self.write("tool.py", HEAD + MAIN + "    " + self.RUN)
@@ -730,7 +762,7 @@ class Values(unittest.TestCase):
         for value in ('a"b\\c\n\x00\x1f\x7f ä 𝄞', True, 0, -5, 1.5, 1e300, [], [1, "a", [2]], {"a": 1, "b c": {"d.e": "f"}}, {}):
             self.assertEqual(tomllib.loads(toml.table("[x]", {"k": value}))["x"]["k"], value)
         self.assertRaises(TypeError, toml.value, object())
-        self.assertRaises(UnicodeEncodeError, toml.value, "\udcff")
+        self.assertRaisesRegex(daisy_submit.JobError, "not UTF-8", toml.value, "\udcff")
 
     def test_rows_of_statistics(self):
         stats = {"tasks": [{"id": "a", "blocks": 1, "failures": [{"block": 1}]}], "workers": [{"id": "1.0"}], "nodes": []}

@@ -156,10 +156,13 @@ def write(job: Job, files: List[str]) -> str:
     """Writes the job file and its masks beside it; files gets their paths."""
 
     def new(suffix: str, content: bytes) -> str:
-        handle, path = tempfile.mkstemp(suffix, ".daisy-submit-", job.folder)
-        files.append(path)
-        with os.fdopen(handle, "wb") as f:
-            f.write(content)
+        try:
+            handle, path = tempfile.mkstemp(suffix, ".daisy-submit-", job.folder)
+            files.append(path)
+            with os.fdopen(handle, "wb") as f:
+                f.write(content)
+        except OSError as e:
+            raise DaisySubmitError(f"the job file cannot be written into the present folder, {job.folder}: {e.strerror}; change into one that has room and that you may write to") from e
         return path
 
     masks = {task: os.path.basename(new(".npy", content)) for task, content in job.masks.items()}
