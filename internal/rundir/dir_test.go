@@ -124,11 +124,12 @@ func TestAnExplicitDirectoryMustBeNewOrEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		held.Path():                   held.Path() + " holds run " + held.RunID() + " already; give another --run-dir",
-		full:                          full + ` is not empty (it has "data") and is no run directory; give another --run-dir`,
-		file:                          file + " is a file, not a directory; give another --run-dir",
-		filepath.Join(file, "x"):      "make the run directory " + filepath.Join(file, "x") + ": not a directory",
-		filepath.Join(parent, "a\nb"): `has a control character in its path; use another directory`,
+		held.Path():                    held.Path() + " holds run " + held.RunID() + " already; give another --run-dir",
+		full:                           full + ` is not empty (it has "data") and is no run directory; give another --run-dir`,
+		file:                           file + " is a file, not a directory; give another --run-dir",
+		filepath.Join(file, "x"):       "make the run directory " + filepath.Join(file, "x") + ": not a directory",
+		filepath.Join(parent, "a\nb"):  `has a control character in its path; use another directory`,
+		filepath.Join(parent, "a\xff"): `a\xff" has a path that is not UTF-8; use another directory`,
 	} {
 		_, err := Create("", "segment", path)
 		if err == nil || !strings.Contains(err.Error(), want) {
