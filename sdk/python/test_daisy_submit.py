@@ -405,6 +405,7 @@ class Scripts(Folder):
         self.refused(MAIN + "    run_blockwise(line('a b', note), progress=False)\n", "daisy_submit.errors.JobError", 'task "a b"')
         self.assertEqual(self.script(MAIN + "    run_blockwise(line('a b', note))\n")[2].count("daisy-submit: "), 1)
         self.refused(MAIN + "    run_blockwise(line('a', note), progress=False, graze='1s')\n", 'unknown key "graze"; did you mean "grace"?')
+        self.refused(MAIN + "    run_blockwise(line('a', note, skip_mask=bytes(3)), progress=False)\n", 'task "a": skip_mask: the mask has shape (3)')
         self.refused(MAIN + "    run_blockwise(line('a', note, settings={'timeout': 10}), progress=False)\n", "timeout: found the bare number 10")
 
     def test_without_the_program_the_places_are_named(self):
@@ -568,6 +569,7 @@ class Jobs(Folder):
             self.assertIn(row + "\n", text)
         self.assertIn('timeout = "600s"\n', daisy_submit.job_file(line("a")))
         self.assertIn('timeout = "0s"\n', daisy_submit.job_file(line("a", timeout=0)))
+        self.assertIn('timeout = "1ms"\n', daisy_submit.job_file(line("a", timeout=1e-6)))
         for given, row in (({"num_workers": 5}, 5), ({"max_workers": 0}, 0), ({}, 1)):
             self.assertIn(f"max_workers = {row}\n", daisy_submit.job_file(line("a", **given)))
         self.assertRaises(TypeError, line, "a", max_workers=1, num_workers=1)
@@ -580,6 +582,8 @@ class Jobs(Folder):
         for key in ("multiprocessing", "block_tracking", "return_states", "host", "summary"):
             refused(f"{key} is an option of daisy's run_blockwise that is not here: .*", line("a"), **{key: True})
         refused(r'requires {"memory": 16} has no unit', line("a", requires={"memory": 16}))
+        for seconds in (-1, math.inf, math.nan):
+            refused(f'task "a": timeout is {seconds}; wanted seconds, or 0 for no limit', line("a", timeout=seconds))
         refused("no process_function", line("a", process_function=None))
         refused("wanted a Task, a Pipeline, or a list of tasks; found a int", 5)
         refused("there is no task", [])

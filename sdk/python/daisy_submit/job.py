@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import os
 import re
 import subprocess
@@ -87,7 +88,7 @@ class Job:
             out["check"] = {"command": [sys.executable, "-m", "daisy_submit.worker", "check", package, ref.text(self.folder)]}
         out["max_workers"], out["max_retries"] = int(task.max_workers), int(task.max_retries)
         out["max_worker_restarts"] = int(task.max_worker_restarts)
-        out["timeout"] = f"{round(task.timeout_secs * 1000)}ms" if task.timeout_secs % 1 else f"{int(task.timeout_secs)}s"
+        out["timeout"] = _timeout(task.timeout_secs, what)
         if task.requires:
             out["requires"] = _requires(task.requires, what)
         if getattr(task, "resource_tracking", False):
@@ -174,6 +175,13 @@ def _region(roi: Any, what: str, name: str) -> Dict[str, Any]:
         return {"offset": [v.__index__() for v in roi.offset], "shape": [v.__index__() for v in roi.shape]}
     except (AttributeError, TypeError):
         raise JobError(f"{what}: {name} is {roi!r}; wanted a Roi with a begin and an end on each axis") from None
+
+
+def _timeout(seconds: float, what: str) -> str:
+    if not 0 <= seconds < math.inf:
+        raise JobError(f"{what}: timeout is {seconds}; wanted seconds, or 0 for no limit")
+    # "0s" is no limit, which a short one must not become.
+    return f"{max(round(seconds * 1000), 1)}ms" if seconds % 1 else f"{int(seconds)}s"
 
 
 def _requires(requires: Mapping[str, Any], what: str) -> Dict[str, Any]:

@@ -129,6 +129,7 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
 
     try:
         path = write(job, files)
+        written = "|".join(map(re.escape, files))
         ended = program.run(["run", "--json", "--with-stdin", path], job.folder, out, err)
     finally:
         remove()
@@ -136,7 +137,7 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
         if ended.interrupted:
             raise KeyboardInterrupt
         # Where the line stands in a file that is gone says nothing.
-        text = re.sub(re.escape(path) + r"(:\d+)?: ", "", "\n".join(ended.said)) or f"it ended with status {ended.status} and without a word"
+        text = re.sub(rf"({written})(:\d+)?: ", "", "\n".join(ended.said)) or f"it ended with status {ended.status} and without a word"
         raise JobError(text) if ended.status == 2 else DaisySubmitError(text)
     how = result.read(stats[-1])
     following = [line for line in ended.said if line.startswith("next: ")]
