@@ -1,3 +1,5 @@
+//go:build linux
+
 package e2e
 
 import (
@@ -123,6 +125,24 @@ func TestOnSlurmACoordinatorOutlivesItsTimeLimit(t *testing.T) {
 	}
 	r.open()
 	r.wantEnd("COMPLETED")
+	r.wantRunsOnce()
+	r.wantAsHere()
+}
+
+func TestOnSlurmACoordinatorWhoseNodeFailsGoesOn(t *testing.T) {
+	r := newCoordinatedRun(t, slurmlab.Options{NoAccounting: true}, 12, "", "", "max_workers = 6")
+	r.submit()
+	r.untilBegun(7)
+	submitted := r.ofWorkers()
+	r.lab.KillNode(4, true)
+	r.until("Slurm has put its job back into the queue", func() bool { return r.inState("PENDING") == 1 })
+	r.lab.StartNode(4)
+	r.untilLife(2)
+	r.open()
+	r.wantEnd("COMPLETED")
+	if got := r.ofWorkers(); !slices.Equal(got, submitted) {
+		t.Errorf("workers were submitted as %v, and are now %v", submitted, got)
+	}
 	r.wantRunsOnce()
 	r.wantAsHere()
 }

@@ -39,19 +39,12 @@ func (r *retries) placeAbove(from int64) int {
 
 // popAbove is pop for groups from one on.
 func (t *tree) popAbove(from int64, state []byte, want byte) int64 {
-	for {
-		group := t.next(from)
-		if group < 0 {
-			return -1
-		}
-		at, more := findByte(state[group*64:group*64+64], want)
-		if !more {
-			t.clear(group)
-		}
-		if at >= 0 {
-			return group*64 + int64(at)
+	for group := t.next(from); group >= 0; group = t.next(from) {
+		if block := t.popOf(group, state, want); block >= 0 {
+			return block
 		}
 	}
+	return -1
 }
 
 // next returns the lowest group of the set from one on, -1 if there is none.

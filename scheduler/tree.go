@@ -62,22 +62,26 @@ func (t *tree) lowest() int64 {
 	return int64(i)
 }
 
-// pop returns the lowest block of the set in the given state, and whether there are more of its group. The caller then changes
-// its state. Groups that turn out to hold none leave the set.
+// pop returns the lowest block of the set in the given state, -1 if there is none. The caller then changes its state.
 func (t *tree) pop(state []byte, want byte) int64 {
-	for {
-		group := t.lowest()
-		if group < 0 {
-			return -1
-		}
-		at, more := findByte(state[group*64:group*64+64], want)
-		if !more {
-			t.clear(group)
-		}
-		if at >= 0 {
-			return group*64 + int64(at)
+	for group := t.lowest(); group >= 0; group = t.lowest() {
+		if block := t.popOf(group, state, want); block >= 0 {
+			return block
 		}
 	}
+	return -1
+}
+
+// popOf is pop within a group. One that turns out to hold no more leaves the set.
+func (t *tree) popOf(group int64, state []byte, want byte) int64 {
+	at, more := findByte(state[group*64:group*64+64], want)
+	if !more {
+		t.clear(group)
+	}
+	if at < 0 {
+		return -1
+	}
+	return group*64 + int64(at)
 }
 
 // findByte returns the first position of a byte in a group of 64, -1 if it is not there, and whether it is there once more.

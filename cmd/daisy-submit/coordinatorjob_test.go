@@ -152,10 +152,6 @@ func TestASubmissionOfACoordinatorThatIsNotAnsweredIsLookedFor(t *testing.T) {
 	defer func(d []time.Duration) { unsureFor = d }(unsureFor)
 	unsureFor = []time.Duration{0, time.Millisecond, time.Millisecond}
 	dir := queuedRun(t)
-	l, err := slurmOf(dir, "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for say, tc := range map[string]struct {
 		answer launchertest.Answer
 		id     string
@@ -165,7 +161,8 @@ func TestASubmissionOfACoordinatorThatIsNotAnsweredIsLookedFor(t *testing.T) {
 		"only an old one": {launchertest.Answer{Stdout: "7|FAILED|N/A||dz-" + dir.RunID() + "|None\n"}, ""},
 	} {
 		fakeQueue(t).Say("squeue", tc.answer)
-		if l, err = slurmOf(dir, ""); err != nil {
+		l, err := slurmOf(dir, "")
+		if err != nil {
 			t.Fatal(err)
 		}
 		id, err := lookFor(t.Context(), l, launcher.ErrUnsure)
@@ -175,5 +172,24 @@ func TestASubmissionOfACoordinatorThatIsNotAnsweredIsLookedFor(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir.Path(), "coordinator.json")); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestARunWhoseCoordinatorIsInTheQueueIsNotRemoved(t *testing.T) {
+	dir := queuedRun(t)
+	folder := filepath.Dir(dir.Path())
+	for _, answer := range []launchertest.Answer{{Stdout: "7|PENDING|N/A||dz-" + dir.RunID() + "|Priority\n"}, {Status: 1, Stderr: "Unable to contact slurm controller\n"}} {
+		fakeQueue(t).Say("squeue", answer)
+		status, stdout, stderr := call("runs", folder, "--prune", "--unfinished", "--yes")
+		if status != exitOK || !strings.Contains(stdout, "There is nothing to remove") {
+			t.Errorf("status %d: %s%s", status, stdout, stderr)
+		}
+		if _, stdout, _ = call("runs", folder); !strings.Contains(stdout, "queued") {
+			t.Errorf("its state:\n%s", stdout)
+		}
+	}
+	fakeQueue(t).Say("squeue", launchertest.Answer{})
+	if status, stdout, stderr := call("runs", folder, "--prune", "--unfinished", "--yes"); status != exitOK || exists(dir.Path()) {
+		t.Errorf("of a job that is gone: status %d: %s%s", status, stdout, stderr)
 	}
 }

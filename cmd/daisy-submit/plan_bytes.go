@@ -35,13 +35,13 @@ func (p *plan) addBytes(j *job.Job) {
 
 // blockBytes is the size of a block of an array; nil where there is none, its type is not known, or the size is more than can be said.
 func blockBytes(v *job.Volume, shape []int64) *int64 {
-	if v == nil {
+	if v == nil || elementBytes(v.DType) == 0 {
 		return nil
 	}
 	n := uint64(elementBytes(v.DType))
 	for _, s := range shape {
 		high, low := bits.Mul64(n, uint64(s))
-		if high > 0 || low > 1<<62 {
+		if high > 0 || low > 1<<61 {
 			return nil
 		}
 		n = low

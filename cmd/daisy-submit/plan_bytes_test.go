@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"example.org/daisy/internal/job"
 )
 
 func TestThePlanSetsTheBytesOfABlockBesideItsMemory(t *testing.T) {
@@ -38,6 +40,18 @@ func TestThePlanSetsTheBytesOfABlockBesideItsMemory(t *testing.T) {
 				t.Errorf("there is no %s in\n%s", part, stdout)
 			}
 		}
+	}
+}
+
+func TestBytesOfABlockThatAreNotKnownAreNotSaid(t *testing.T) {
+	if got := blockBytes(nil, []int64{10}); got != nil {
+		t.Errorf("of no array %d", *got)
+	}
+	if got := blockBytes(&job.Volume{DType: "string"}, []int64{10}); got != nil {
+		t.Errorf("of an array of no known type %d", *got)
+	}
+	if got := blockBytes(&job.Volume{DType: "<f8"}, []int64{1 << 40, 1 << 40}); got != nil {
+		t.Errorf("of a block beyond all numbers %d", *got)
 	}
 }
 

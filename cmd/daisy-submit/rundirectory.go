@@ -81,6 +81,7 @@ func exists(path string) bool {
 // Where a run stands beside the states of stats.json, which are those of runs that have ended.
 const (
 	runRunning = "running" // a coordinator is alive
+	runQueued  = "queued"  // the same, but it is a job that waits in the queue; only where Slurm was asked
 	runKilled  = "killed"  // none is, and none has written down how it ended
 )
 

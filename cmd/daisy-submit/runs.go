@@ -137,6 +137,11 @@ func listRuns(ctx context.Context, folder string) (*runList, error) {
 		row := runRow{Directory: dir.Path(), Name: dir.Name(), ID: dir.RunID(), Started: dir.Created(), dir: dir}
 		state, s := stateOf(dir)
 		row.State, row.mayGoOn = state, mayGoOn(state, s)
+		if state == runKilled {
+			if q := coordinatorJobOf(ctx, dir); q.alive() || q != nil && q.why != nil { // what cannot be known is not removed
+				row.State = runQueued
+			}
+		}
 		switch {
 		case state == runRunning:
 			row.askCoordinator(ctx)
@@ -155,6 +160,9 @@ func listRuns(ctx context.Context, folder string) (*runList, error) {
 	slices.SortStableFunc(list.Runs, func(a, b runRow) int { return a.Started.Compare(b.Started) })
 	return list, nil
 }
+
+// goesOn: a coordinator is alive, or a job that waits in the queue will be one.
+func (r *runRow) goesOn() bool { return r.State == runRunning || r.State == runQueued }
 
 // count takes the blocks of a run that are done, and all, from its statistics. Those that are not selected are none.
 func (r *runRow) count(s *api.Stats) {
@@ -275,7 +283,7 @@ func (p *pruning) choose(runs []runRow, now time.Time) {
 	kept := 0
 	for i := range slices.Backward(runs) { // the newest first
 		r := &runs[i]
-		if r.State == runRunning || r.mayGoOn && !p.unfinished {
+		if r.goesOn() || r.mayGoOn && !p.unfinished {
 			continue
 		}
 		if kept < p.keep {
@@ -294,7 +302,7 @@ func (p *pruning) prune(c *cli.Context, folder string, list *runList) error {
 		if r.chosen {
 			chosen = append(chosen, r)
 			bytes += r.Bytes
-		} else if r.State != runRunning && r.mayGoOn && !p.unfinished {
+		} else if !r.goesOn() && r.mayGoOn && !p.unfinished {
 			left++
 		}
 	}

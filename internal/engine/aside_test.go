@@ -8,8 +8,9 @@ import (
 	"example.org/daisy/launcher"
 )
 
-// asideRun is a run with one worker, which holds a block, and whose coordinator then steps aside.
-func asideRun(t *testing.T, began int64, before ...Event) (records []Record, fx Effects, e *Engine, j *job.Job) {
+// asideRun is a run with one worker, which holds a block, and whose coordinator then steps aside. The worker comes by itself, as w, or was
+// launched, as 1.0.
+func asideRun(t *testing.T, worker string, began int64, before ...Event) (records []Record, fx Effects, e *Engine, j *job.Job) {
 	t.Helper()
 	j = testJob()
 	j.Tasks = []job.Task{{ID: "a", Slots: 1, MaxLost: 3, MaxWorkerRestarts: 10, Requires: cpus(1), Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(t, 3)}}
@@ -17,7 +18,7 @@ func asideRun(t *testing.T, began int64, before ...Event) (records []Record, fx 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e, err = New(Config{Job: j, Pipeline: p, Epoch: 1, Began: began, Unlimited: true, Node: "here", Launcher: launcher.Properties{AbandonAfter: 10 * time.Minute}}); err != nil {
+	if e, err = New(Config{Job: j, Pipeline: p, Epoch: 1, Began: began, Unlimited: true, Node: "here", External: worker == "w", Launcher: launcher.Properties{AbandonAfter: 10 * time.Minute}}); err != nil {
 		t.Fatal(err)
 	}
 	appended := uint64(0)
@@ -38,9 +39,13 @@ func asideRun(t *testing.T, began int64, before ...Event) (records []Record, fx 
 	durable := func() { apply(time.Second, Event{Kind: EventCommitted, UpTo: appended}) }
 	apply(0, Event{Kind: EventTick})
 	durable()
+	join := Join{Nonce: 7, Slots: 1, Node: "there", Tag: "1"}
+	if worker == "w" {
+		join.Tag, join.Name = "", "w"
+	}
 	for _, ev := range append([]Event{
-		{Kind: EventJoin, Request: 1, Join: &Join{Nonce: 7, Slots: 1, Node: "there", Tag: "1"}},
-		{Kind: EventAttach, Session: 1, Worker: "1.0", Nonce: 7},
+		{Kind: EventJoin, Request: 1, Join: &join},
+		{Kind: EventAttach, Session: 1, Worker: worker, Nonce: 7},
 		{Kind: EventAcquire, Session: 1, Request: 1, N: 1},
 	}, before...) {
 		apply(time.Second, ev)
@@ -52,7 +57,7 @@ func asideRun(t *testing.T, began int64, before ...Event) (records []Record, fx 
 }
 
 func TestACoordinatorThatStepsAsideTellsItsWorkersToWait(t *testing.T) {
-	_, fx, e, _ := asideRun(t, 0)
+	_, fx, e, _ := asideRun(t, "1.0", 0)
 	if !e.Finished() || e.state != RunAside {
 		t.Fatalf("finished: %v, %v", e.Finished(), e.state)
 	}
@@ -98,7 +103,7 @@ func TestAWorkerThatComesWhileTheCoordinatorStepsAsideIsToComeAgain(t *testing.T
 }
 
 func TestARunThatEndsIsNotLeftToAnother(t *testing.T) {
-	_, fx, e, _ := asideRun(t, 0, Event{Kind: EventStop, Stop: StopDrain, Text: "told to"})
+	_, fx, e, _ := asideRun(t, "1.0", 0, Event{Kind: EventStop, Stop: StopDrain, Text: "told to"})
 	if e.Finished() {
 		t.Errorf("it has ended: %v", e.state)
 	}
@@ -111,8 +116,14 @@ func TestARunThatEndsIsNotLeftToAnother(t *testing.T) {
 
 // The worker may run its block until the hour is over, so nobody else may have it before that, and abandon_after.
 func TestTheNextCoordinatorIsAsPatientAsWorkersWereTold(t *testing.T) {
+	for _, worker := range []string{"w", "1.0"} {
+		t.Run(worker, func(t *testing.T) { asPatient(t, worker) })
+	}
+}
+
+func asPatient(t *testing.T, worker string) {
 	const began = int64(1e18)
-	records, _, _, j := asideRun(t, began)
+	records, _, _, j := asideRun(t, worker, began)
 	p, err := j.Pipeline()
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +138,7 @@ func TestTheNextCoordinatorIsAsPatientAsWorkersWereTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	const later = 20 * time.Minute
-	e, err := New(Config{Job: j, Pipeline: p, Epoch: 2, Began: began + int64(later), Unlimited: true, Past: past, Node: "elsewhere", Launcher: launcher.Properties{AbandonAfter: 10 * time.Minute}})
+	e, err := New(Config{Job: j, Pipeline: p, Epoch: 2, Began: began + int64(later), Unlimited: true, Past: past, Node: "elsewhere", External: worker == "w", Launcher: launcher.Properties{AbandonAfter: 10 * time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}

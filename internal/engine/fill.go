@@ -6,13 +6,17 @@ import "example.org/daisy/scheduler"
 // of its class are expected to get as many, so that no more of them are asked for than it takes.
 
 // slotsFor is how many slots a launched worker has that joins: as many as it says, or, if it can have more, as many as its grant holds and
-// the budget and max_workers have room for, but at least one.
+// the budget and max_workers have room for, but at least one. One that a coordinator before has told, and that the journal does not know, has
+// them already.
 func (e *Engine) slotsFor(w *worker, j *Join) int32 {
 	if w.sub == nil || !j.Fill {
 		return int32(j.Slots)
 	}
 	holds := slotsIn(e.tasks[w.task].spec.Requires, j.Grant)
 	e.expect(w.task, holds)
+	if j.Slots > 1 {
+		return int32(j.Slots)
+	}
 	return int32(max(min(holds, int64(w.slots)+e.fleet.Room(int(w.task))), 1))
 }
 

@@ -132,6 +132,24 @@ func TestWorkersThatFillHaveNoMoreThanThereIsRoomFor(t *testing.T) {
 	c.ends(24*time.Hour, RunDone)
 }
 
+func TestAWorkerThatFillsAndThatTheJournalDoesNotKnowKeepsItsSlots(t *testing.T) {
+	c := filling(t, 4, 4000, 6)
+	c.run(time.Second) // nobody has come
+	n := c.resumed(fillingTask(4000, 6))
+	n.says = func(_ *agent, j *Join) { j.Slots, j.Fill, j.Grant = 3, true, Grant{CPUMilli: 4000} }
+	n.run(10 * time.Second)
+	for _, e := range n.all()[:2] {
+		n.q.Start(e.Tag, e.First, "n1")
+		a := &agent{id: launcher.Worker{Tag: e.Tag, Element: e.First}.String(), array: e.Array, at: launcher.Worker{Tag: e.Tag, Element: e.First}, slots: 3}
+		n.agents[a.id] = a
+		n.connect(a)
+		if w := n.e.workers[a.id]; w.nonce == 0 || w.slots != 3 {
+			t.Errorf("worker %s is answered %q and has %d slots", a.id, n.join, w.slots)
+		}
+	}
+	n.takes()
+}
+
 func TestAWorkerThatIsGivenLessThanIsExpectedOfItGivesBackTheRest(t *testing.T) {
 	c := filling(t, 4, 4000, 20)
 	c.run(3 * time.Second)

@@ -149,7 +149,7 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 		refuse("twin", "worker %s has joined already, from %s: this one is a twin", w.id, w.node)
 	case e.phase != running && w.nonce == 0 || w.killed:
 		refuse("ended", "the run is ending: there is nothing to do any more")
-	case int64(j.Slots) > int64(w.slots) && w.nonce == 0:
+	case int64(j.Slots) > int64(w.slots) && w.nonce == 0 && !j.Fill:
 		refuse("bad_request", "worker %s was asked for with %d slots, not %d", w.id, w.slots, j.Slots)
 	default:
 		if why := e.turnedAway(w, j.Node); why != "" {

@@ -90,6 +90,28 @@ func TestAThrottleThatCannotBeChangedIsTriedThreeTimes(t *testing.T) {
 	x.tells("not throttled of 1")
 }
 
+// TestAThrottleIsChangedOnlyOfWhatAnAnswerHasShown: the call names the array, which may have become that of others.
+func TestAThrottleIsChangedOnlyOfWhatAnAnswerHasShown(t *testing.T) {
+	x := newLedger(t)
+	x.b.Adopt("1", "40", 8, nil, nil)
+	x.b.Throttle("1", 4)
+	x.b.Throttle("1", 2)
+	x.expect(CallList)
+	x.answer(Answer{}) // it knows nothing of it
+	for range 3 {
+		if c := x.expect(CallList); c.Kind != CallList {
+			t.Fatalf("then %+v", c)
+		}
+		x.answer(Answer{})
+	}
+	row := rows("40 1 0-7 pending")
+	row[0].Throttle = 4
+	x.list(row...)
+	if c := x.expect(CallThrottle); c.Array != "40" || c.Count != 2 {
+		t.Errorf("once it is shown, the call is %+v", c)
+	}
+}
+
 // TestWhereNothingIsPendingAThrottleHoldsNothingBack: no answer can show it, and nothing depends on it.
 func TestWhereNothingIsPendingAThrottleHoldsNothingBack(t *testing.T) {
 	x := newLedger(t)

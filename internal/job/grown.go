@@ -8,59 +8,57 @@ import (
 // Grown says which blocks of each task of p are what they were when its grid was before[task], of which the task's has grown: they read and write
 // the same, and so do all that they were made from. A nil grid stands for a task that did not exist. The others are to be done again.
 func Grown(p *scheduler.Pipeline, before []*geom.Grid) []scheduler.Bitmap {
-	tasks := p.Tasks()
+	tasks := p.Tasks() // each after those that it needs
 	same := make([]scheduler.Bitmap, len(tasks))
-	type place struct {
-		task  int
-		block int64
-	}
-	var changed []place
 	for i := range tasks {
 		g := tasks[i].Grid
 		same[i] = scheduler.NewBitmap(g.Len())
 		for b := range g.Len() {
 			if before[i] != nil && stayed(g, before[i], b) {
 				same[i].Set(b)
-			} else {
-				changed = append(changed, place{i, b})
 			}
 		}
 	}
-	for len(changed) > 0 {
-		from := changed[len(changed)-1]
-		changed = changed[:len(changed)-1]
-		eachReader(p, from.task, from.block, func(task int, block int64) {
-			if same[task].Get(block) {
-				same[task].Clear(block)
-				changed = append(changed, place{task, block})
+	for i := range tasks {
+		g := tasks[i].Grid
+		for b := range g.Len() {
+			if !same[i].Get(b) {
+				spread(g, b, same[i])
 			}
-		})
+		}
+		for b := range g.Len() {
+			if !same[i].Get(b) {
+				scheduler.Dependents(p, i, b, func(task int, b int64) {
+					if task != i {
+						same[task].Clear(b)
+					}
+				})
+			}
+		}
 	}
 	return same
 }
 
-// eachReader calls yield with every block that reads what a block writes, after it: those of downstream tasks, and those of its own task that
-// wait for it since they conflict.
-func eachReader(p *scheduler.Pipeline, from int, block int64, yield func(task int, block int64)) {
-	scheduler.Dependents(p, from, block, func(task int, b int64) {
-		if task != from {
-			yield(task, b)
-		}
-	})
-	g := p.Tasks()[from].Grid
+// spread takes out of same the blocks of a task with conflicts that ran after a changed block of it and read what that wrote, and so on.
+func spread(g *geom.Grid, changed int64, same scheduler.Bitmap) {
 	if g.Levels() == 1 {
 		return
 	}
-	box := g.ReadBlocks(g.WriteRoi(block))
-	for n := range box.Len() {
-		at, rest := box.Begin, n
-		for axis := g.Dims() - 1; axis >= 0; axis-- {
-			size := box.End.At(axis) - box.Begin.At(axis)
-			at = at.With(axis, at.At(axis)+rest%size)
-			rest /= size
-		}
-		if b := g.Flat(at); g.Level(b) > g.Level(block) {
-			yield(from, b)
+	for changed := []int64{changed}; len(changed) > 0; {
+		from := changed[len(changed)-1]
+		changed = changed[:len(changed)-1]
+		box := g.ReadBlocks(g.WriteRoi(from))
+		for n := range box.Len() {
+			at, rest := box.Begin, n
+			for axis := g.Dims() - 1; axis >= 0; axis-- {
+				size := box.End.At(axis) - box.Begin.At(axis)
+				at = at.With(axis, at.At(axis)+rest%size)
+				rest /= size
+			}
+			if b := g.Flat(at); same.Get(b) && g.Level(b) > g.Level(from) {
+				same.Clear(b)
+				changed = append(changed, b)
+			}
 		}
 	}
 }

@@ -32,13 +32,13 @@ func checkPeer(conn net.Conn, pid int, owns func([]entry) func(entry) bool) erro
 	case errors.Is(err, errNoSocket):
 		return fmt.Errorf("no socket of this machine is at %v, where the connection comes from", there)
 	case err != nil:
-		return nil //nolint:nilerr // the system does not tell
+		return nil // the system does not tell
 	case uid != os.Geteuid():
 		return fmt.Errorf("it is a connection of user %d, and this is user %d", uid, os.Geteuid())
 	}
 	all, err := processes()
 	if err != nil {
-		return nil //nolint:nilerr // as above
+		return nil // likewise
 	}
 	link := fmt.Sprintf("socket:[%d]", inode)
 	own := living(all, owns(all))

@@ -39,6 +39,9 @@ func Scenario(seed uint64) Config {
 	}
 	c.Faults = drawFaults(r, &c)
 	drawMore(c.rng(streamMore), &c)
+	if r := c.rng(streamRetries); r.IntN(4) == 0 {
+		c.Retries = 1 + r.IntN(2)
+	}
 	c.MaxTime = 10 * 24 * time.Hour
 	return c
 }

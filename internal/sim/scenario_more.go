@@ -11,9 +11,6 @@ func drawMore(r *rand.Rand, c *Config) {
 	if c.Batch == nil && r.IntN(8) == 0 {
 		c.External, c.Unlimited, c.Nodes = true, true, 3
 	}
-	if r.IntN(4) == 0 {
-		c.Retries = 1 + r.IntN(2)
-	}
 	kinds := []FaultKind{FaultSet, FaultExclude, FaultStopWorker, FaultGuest, FaultFlaky, FaultWorkerStalls}
 	if c.Batch != nil {
 		kinds = append(kinds, FaultPartial, FaultGang, FaultGang, FaultVanish, FaultBeside, FaultNetless, FaultPreempt, FaultNode)

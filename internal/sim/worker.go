@@ -680,6 +680,9 @@ func (w *worker) stop() {
 
 // endsSoon: its batch system has told it that its time is nearly over.
 func (w *worker) endsSoon(left time.Duration) {
+	if w.link == nil || !w.welcomed {
+		return
+	}
 	w.say(engine.Event{Kind: engine.EventEnding, Left: left})
 	w.flush()
 	w.world.saw(sawWarned)

@@ -145,6 +145,7 @@ const (
 	streamLauncher
 	streamScenario
 	streamMore // what scenarios got later, so that the worlds before stay what they were
+	streamRetries
 )
 
 func (c *Config) rng(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(c.Seed, stream)) }

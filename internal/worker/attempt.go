@@ -93,7 +93,9 @@ func (a *attempt) end(r Result) {
 	b := &a.block
 	b.Task.limit.stop(&a.clock)
 	a.ctx.cancel(context.Canceled)
-	r.Wall = time.Since(a.clock.began)
+	if whole := time.Since(a.clock.began); r.Wall <= 0 || r.Wall > whole { // user code may know better, but not everything
+		r.Wall = whole
+	}
 	switch r.Outcome {
 	case wire.Failed, wire.TimedOut, wire.OutOfMemory, wire.Lost:
 		r.Message, r.Tail = api.Printable(r.Message), api.Printable(r.Tail)

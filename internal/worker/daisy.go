@@ -213,15 +213,16 @@ func (p *daisyProcess) misspoke(s *slot, b *Block, why error) Result {
 func (p *daisyProcess) finish() { p.relay.noMore() }
 func (p *daisyProcess) close()  { p.relay.close() }
 
-// mostCPU is the most seconds of CPU that anybody believes of a block.
-const mostCPU = 1e9
+// mostSeconds is the longest time that anybody believes of a block.
+const mostSeconds = 1e9
 
 // take takes what a client has measured for what the block has used, if it can be true.
 func (r *Result) take(s *daisywire.Stats) {
-	if s == nil || !(s.CPUSeconds >= 0 && s.CPUSeconds <= mostCPU) || s.PeakRSSBytes > math.MaxInt64 || s.IOReadBytes > math.MaxInt64 || s.IOWriteBytes > math.MaxInt64 {
+	if s == nil || !(s.WallSeconds >= 0 && s.WallSeconds <= mostSeconds) || !(s.CPUSeconds >= 0 && s.CPUSeconds <= mostSeconds) || s.PeakRSSBytes > math.MaxInt64 || s.IOReadBytes > math.MaxInt64 || s.IOWriteBytes > math.MaxInt64 {
 		return
 	}
 	r.measured = true
+	r.Wall = time.Duration(s.WallSeconds * float64(time.Second))
 	r.CPU, r.PeakRSSBytes = time.Duration(s.CPUSeconds*float64(time.Second)), int64(s.PeakRSSBytes)
 	r.IO = process.IO{ReadBytes: int64(s.IOReadBytes), WrittenBytes: int64(s.IOWriteBytes)}
 }

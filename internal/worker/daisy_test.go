@@ -346,22 +346,27 @@ func TestADaisyWorkerThatDoesNotLeaveIsEnded(t *testing.T) {
 func TestWhatAClientMeasuresWins(t *testing.T) {
 	f := newFifo(t)
 	task := daisyTask("say", f.path, "acquire", "release measured", "acquire", "release",
-		"acquire", "release mismeasured", "cpu", "acquire", "release mismeasured", "memory", "acquire", "release mismeasured", "read", "acquire", "release mismeasured", "written", "acquire")
+		"acquire", "release mismeasured", "cpu", "acquire", "release mismeasured", "memory", "acquire", "release mismeasured", "read", "acquire", "release mismeasured", "written",
+		"acquire", "release mismeasured", "wall", "acquire", "release mismeasured", "long", "acquire")
 	task.ResourceTracking = true
 	c, cfg := overTCP(t, task)
 	start(t, cfg)
 	s := c.next()
 	s.grant(s.acquire().Request, 7)
 	f.readLine()
-	for block := uint64(7); block <= 12; block++ {
+	for block := uint64(7); block <= 14; block++ {
 		r := s.release()
-		said := r.CPUNanos == int64(250*time.Millisecond) && r.PeakRSSBytes == 4096 && r.ReadBytes == 300 && r.WrittenBytes == 70000
+		if cpu := r.CPUNanos == int64(77*time.Second); cpu != (block == 14) || r.WallNanos >= int64(1000*time.Second) {
+			t.Errorf("block %d: got %+v", block, r)
+		}
+		if block == 14 {
+			break
+		}
+		said := r.WallNanos == int64(time.Millisecond) && r.CPUNanos == int64(250*time.Millisecond) && r.PeakRSSBytes == 4096 && r.ReadBytes == 300 && r.WrittenBytes == 70000
 		if r.Outcome != wire.Success || said != (block == 7) || r.PeakRSSBytes <= 0 || r.WallNanos <= 0 || r.CPUNanos < 0 || r.ReadBytes < 0 || r.WrittenBytes < 0 {
 			t.Errorf("block %d: got %+v", block, r)
 		}
-		if block < 12 {
-			s.grant(s.acquire().Request, block+1)
-		}
+		s.grant(s.acquire().Request, block+1)
 	}
 }
 

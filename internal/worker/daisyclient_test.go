@@ -130,10 +130,10 @@ func playClient(args []string) int {
 			c.release(func(m *daisywire.Message) { m.Block.Status = daisywire.Failed })
 		case "release measured":
 			c.release(func(m *daisywire.Message) {
-				m.Block.Stats = &daisywire.Stats{WallSeconds: 1.5, CPUSeconds: 0.25, PeakRSSBytes: 4096, IOReadBytes: 300, IOWriteBytes: 70000}
+				m.Block.Stats = &daisywire.Stats{WallSeconds: 0.001, CPUSeconds: 0.25, PeakRSSBytes: 4096, IOReadBytes: 300, IOWriteBytes: 70000}
 			})
 		case "release mismeasured":
-			stats := map[string]daisywire.Stats{"cpu": {CPUSeconds: math.NaN()}, "memory": {PeakRSSBytes: 1 << 63}, "read": {IOReadBytes: 1 << 63}, "written": {IOWriteBytes: 1 << 63}}[operand()]
+			stats := map[string]daisywire.Stats{"wall": {WallSeconds: math.Inf(1), CPUSeconds: 77}, "long": {WallSeconds: 1000, CPUSeconds: 77}, "cpu": {CPUSeconds: math.NaN()}, "memory": {PeakRSSBytes: 1 << 63}, "read": {IOReadBytes: 1 << 63}, "written": {IOWriteBytes: 1 << 63}}[operand()]
 			c.release(func(m *daisywire.Message) { m.Block.Stats = &stats })
 		case "fail":
 			c.release(func(m *daisywire.Message) { m.Kind, m.Error = daisywire.BlockFailed, operand() })

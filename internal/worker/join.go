@@ -379,7 +379,7 @@ func (c *Client) renameLocked(welcome wire.Welcome) (stale []undelivered) {
 func (c *Client) welcomed(joined *api.JoinResponse, welcome wire.Welcome, task *Task) {
 	c.mu.Lock()
 	c.worker, c.epoch = joined.Worker, welcome.Epoch
-	if c.cfg.Fill && joined.Slots > 0 {
+	if c.cfg.Fill && c.slots == 1 && joined.Slots > 0 { // the first time: its slots stay what they are
 		c.slots = joined.Slots
 	}
 	c.patience = patience{

@@ -18,6 +18,6 @@ type Result struct {
 	// IO is what they read and wrote, only of a task with resource tracking.
 	IO process.IO
 
-	measured bool // CPU, PeakRSSBytes and IO are what user code says itself
+	measured bool // Wall, CPU, PeakRSSBytes and IO are what user code says itself
 	crashed  bool // a signal ended it that it brought on itself
 }
