@@ -787,7 +787,7 @@ class Shown(unittest.TestCase):
     TASK = dict(id="predict", state="running", blocks=1240, waiting=0, ready=1025, leased=16, success=158, skipped=40, failed=1, orphaned=0, abandoned=0,
                 retries=2, slots=16, per_second=13.25, eta_seconds=3678.5, waits=None)  # fmt: skip
     LINE = {"event": "progress", "state": "running", "elapsed_seconds": 12, "tasks": [TASK]}
-    TEXT = "199/1,240   16%  13.2/s  1:01:18 left  16 running  40 skipped  1 FAILED"
+    TEXT = "198/1,240   15%  13.2/s  1:01:18 left  16 running  40 skipped  1 FAILED"
 
     @mock.patch.dict(os.environ, {"COLUMNS": "120", "LINES": "30"})
     def test_bars_stay_below_notices(self):
@@ -803,6 +803,13 @@ class Shown(unittest.TestCase):
         out = io.StringIO()
         progress.Terminal(out).update(progress.read({**self.LINE, "tasks": [self.TASK] * 9}))
         self.assertEqual(out.getvalue(), "predict  ███░░░░░░░░░░░░░░░░░\n" * 3 + "… and 6 more tasks\n")
+
+    def test_a_bar_is_full_when_all_blocks_are_done(self):
+        def bar(**counts):
+            return progress.bars(progress.read({**self.LINE, "tasks": [{**self.TASK, "per_second": None, "eta_seconds": None, "blocks": 1000, "leased": 0, "skipped": 0, "failed": 0, **counts}]}), 4)[0]
+
+        self.assertEqual(bar(success=999, abandoned=1), "predict  ███░ 999/1,000   99%  1 abandoned")
+        self.assertEqual(bar(success=960, skipped=40), "predict  ████ 1,000/1,000  100%  40 skipped")
 
     def test_lines_elsewhere(self):
         out = io.StringIO()
