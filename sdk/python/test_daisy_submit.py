@@ -651,6 +651,7 @@ class Jobs(Folder):
         for arguments, words in (
             (["script.py:here"], 'is not seen; move it above, or into a function'),
             (["script.py:masked"], "name the job file with -o FILE"),
+            (["other.py:task"], f"there is no file {self.path('other.py')}"),
             (["script:task"], 'wanted "script.py:pipeline"'),
             (["script.py:task", "-o", "/nowhere/job.toml"], "is in another folder"),
             (["open.py:task"], 'open.py runs its tasks when it is imported: put what starts the run below if __name__ == "__main__":'),
