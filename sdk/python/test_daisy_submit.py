@@ -319,20 +319,26 @@ class Ends(Folder):
             watch.wait(0.1)
         self.fail(f"process {pid} goes on")
 
+    def interrupt(self, p):
+        os.killpg(p.pid, signal.SIGINT)  # as a terminal does, all of its processes
+        for line in p.stderr:
+            if "no new blocks" in line:
+                break
+        subprocess.run([program.find(), "status"], cwd=self.folder, check=True, stdout=subprocess.DEVNULL)  # time for a second signal, which there is not
+        self.write("go", "")
+
     @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
     def test_an_interrupt_lets_running_blocks_end(self):
-        def interrupt(p):
-            os.killpg(p.pid, signal.SIGINT)  # as a terminal does, all of its processes
-            for line in p.stderr:
-                if "no new blocks" in line:
-                    break
-            subprocess.run([program.find(), "status"], cwd=self.folder, check=True, stdout=subprocess.DEVNULL)  # time for a second signal, which there is not
-            self.write("go", "")
-
-        status, err, state, success = self.run_then("1m", interrupt)
+        status, err, state, success = self.run_then("1m", self.interrupt)
         self.assertIn("KeyboardInterrupt", err)
         self.assertEqual((status, state, success), (-signal.SIGINT, "interrupted", 2))
         self.only_left("began", "go", "runs", "script.py")
+
+    @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
+    def test_an_interrupt_ends_the_script_also_when_those_were_the_last_blocks(self):
+        status, err, state, success = self.run_then("1m", self.interrupt, WAITS.replace("work)", "work, 2)"))
+        self.assertIn("KeyboardInterrupt", err)
+        self.assertEqual((status, state, success), (-signal.SIGINT, "done", 2))
 
     @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
     def test_a_python_that_is_killed_leaves_no_run(self):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import tempfile
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -141,7 +140,7 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
         raise JobError(text) if ended.status == 2 else DaisySubmitError(text)
     how = result.read(stats[-1])
     following = [line for line in ended.said if line.startswith("next: ")]
-    if ended.interrupted and ended.status == 128 + signal.SIGINT:
+    if ended.interrupted:
         for line in following:
             show.notice(line)
         raise KeyboardInterrupt
