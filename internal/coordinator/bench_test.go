@@ -364,11 +364,11 @@ func benchWelcome(runDir string, i int) (net.Conn, error) {
 
 // dispatchClient serves blocks that take no time, over one connection, with as little code as can be.
 func dispatchClient(runDir string, i int, batch uint32, start <-chan struct{}) error {
-	return dispatchUntil(runDir, i, batch, start, func(uint64) bool { return true })
+	return dispatchAnd(runDir, i, batch, start, func(uint64) {})
 }
 
-// dispatchUntil is dispatchClient with a word after each batch: whether to go on, after so many blocks.
-func dispatchUntil(runDir string, i int, batch uint32, start <-chan struct{}, goOn func(blocks uint64) bool) error {
+// dispatchAnd is dispatchClient that does something before each batch, after so many blocks.
+func dispatchAnd(runDir string, i int, batch uint32, start <-chan struct{}, before func(blocks uint64)) error {
 	conn, in, hello, err := benchConnect(runDir, i)
 	if err != nil {
 		return err
@@ -382,7 +382,8 @@ func dispatchUntil(runDir string, i int, batch uint32, start <-chan struct{}, go
 	}
 	frames := wire.NewReader(conn)
 	var blocks wire.Blocks
-	for seq, request := uint64(0), uint64(1); goOn(seq); {
+	for seq, request := uint64(0), uint64(1); ; {
+		before(seq)
 		if _, err := conn.Write(out); err != nil {
 			return err
 		}
@@ -409,7 +410,6 @@ func dispatchUntil(runDir string, i int, batch uint32, start <-chan struct{}, go
 			}
 		}
 	}
-	return nil
 }
 
 // benchConnect joins and opens a stream.

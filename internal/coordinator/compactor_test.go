@@ -259,15 +259,14 @@ func TestARunCompactsItsJournalAndIsResumedFromIt(t *testing.T) {
 		left := make(chan struct{})
 		go func() {
 			defer close(left)
-			_ = dispatchUntil(dir.Path(), int(epoch), 64, start, func(n uint64) bool { // ends with the run
+			_ = dispatchAnd(dir.Path(), int(epoch), 64, start, func(n uint64) { // ends with the run
 				if epoch > 1 || n < blocks/2 {
-					return true
+					return
 				}
 				for found := []string(nil); len(found) == 0 && t.Context().Err() == nil; time.Sleep(time.Millisecond) {
 					found, _ = filepath.Glob(filepath.Join(dir.JournalDir(), "snapshot-*.snap")) // comes as slowly as the compactor works
 				}
-				c.Stop(engine.StopNow, "cut off")
-				return false
+				c.Stop(engine.StopCancel, "cut off")
 			})
 		}()
 		r, err := c.Run(t.Context())
