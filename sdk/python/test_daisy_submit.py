@@ -354,6 +354,15 @@ class Ends(Folder):
         status, _, state, success = self.run_then("100ms", end, FORKS)
         self.assertEqual((status, state, success), (-signal.SIGKILL, "interrupted", 0))
 
+    def test_where_daisy_submit_is_killed_the_exception_says_how_to_go_on(self):
+        def killed(arguments, folder, out, err):
+            out(json.dumps({"event": "notice", "text": "run directory: /a b/runs/x"}))
+            return program.Ended(-9, [], False)
+
+        with mock.patch.object(program, "run", killed), self.assertRaises(daisy_submit.DaisySubmitError) as caught:
+            daisy_submit.run_blockwise(Task("a", Roi((0,), (10,)), Roi((0,), (10,)), Roi((0,), (10,)), os.path.join), progress=False)
+        self.assertRegex(str(caught.exception), "ended by signal 9, before the run had\nnext: .*daisy-submit run --resume '/a b/runs/x'")
+
 
 class Scripts(Folder):
     RUN = "run_blockwise(line('a', note), progress=False)\n"

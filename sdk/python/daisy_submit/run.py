@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import tempfile
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -102,6 +103,7 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
             os.unlink(files.pop())
 
     stats: List[Mapping[str, Any]] = []
+    directory: List[str] = []
     held: Optional[List[str]] = []  # what was said before the run began: where it does not begin, the exception says it
 
     def out(line: str) -> None:
@@ -115,6 +117,7 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
         if event["event"] == "progress":
             show.update(showing.read(event))
         elif event["event"] == "notice":
+            directory.extend(re.findall(r"\Arun directory: (.*)", event["text"]))
             show.notice(event["text"])
         elif event["event"] == "end":
             stats.append(event["stats"])
@@ -135,6 +138,9 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
     if not stats:
         if ended.interrupted:
             raise KeyboardInterrupt
+        if ended.status < 0:
+            following = [f"next: {shlex.quote(program.find())} run --resume {shlex.quote(at)}   # what is left" for at in directory[:1]]
+            raise DaisySubmitError("\n".join([f"daisy-submit was ended by signal {-ended.status}, before the run had", *ended.said, *following]))
         # Where the line stands in a file that is gone says nothing.
         text = re.sub(rf"({written})(:\d+)?: ", "", "\n".join(ended.said)) or f"it ended with status {ended.status} and without a word"
         raise JobError(text) if ended.status == 2 else DaisySubmitError(text)
