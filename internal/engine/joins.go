@@ -316,6 +316,9 @@ func (e *Engine) attach(ev *Event) {
 		e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker has opened another connection"})
 	}
 	e.back(w)
+	if !w.launched() && e.phase == running {
+		w.killed = false // nobody could end it: it has only slept
+	}
 	e.setSession(w, ev.Session)
 	e.forgetRequests(w)
 	w.askedAt = e.now

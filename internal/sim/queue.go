@@ -64,8 +64,21 @@ func (q *queue) properties() launcher.Properties {
 }
 
 func (q *queue) begins(*coordinator)                  { q.bound = make(map[string]string) } // what stands for what, it remembers no longer than it lives
-func (q *queue) close(*coordinator)                   {}
 func (q *queue) adopt(*coordinator) []launcher.Worker { return nil }
+
+// close cancels what a run that ends has left, as far as the system hears it: an element that was put back into the queue when all it
+// was known by had ended, say.
+func (q *queue) close(co *coordinator) {
+	if q.deaf.has(q.world.now) || co.mine() != nil {
+		return
+	}
+	for _, a := range q.batch.arrays {
+		if !a.foreign {
+			q.batch.cancel(a, a.all(), launcher.CancelledByOwner)
+		}
+	}
+}
+
 func (q *queue) kill(*coordinator, []launcher.Worker) {
 	q.world.checks.fail("a batch system is told to kill")
 }
