@@ -64,6 +64,10 @@ func TestADetachedRunGoesOnWithoutTheTerminalThatItWasBegunIn(t *testing.T) {
 	if env := readFile(t, "/proc/"+strconv.Itoa(v.PPID)+"/environ"); strings.Contains(env, "DAISY_COORDINATOR") {
 		t.Error("its worker takes itself for a detached coordinator")
 	}
+	wantText(t, detached(t, 2, dir, "run", "--resume", "out").stderr, "the run is being coordinated by pid "+strconv.Itoa(pid))
+	if log := readFile(t, filepath.Join(run, "coordinator.log")); strings.Contains(log, "is being coordinated") {
+		t.Errorf("a coordinator that may not begin speaks in the log of the one that runs\n%s", log)
+	}
 	kill(t, pid, syscall.SIGHUP) // as at a logout
 	look := start(t, dir, "attach", "out")
 	v.ok()

@@ -150,7 +150,13 @@ func (r *jobRun) leaveResumed(c *cli.Context, dir *rundir.Dir, binary string) er
 			return infrastructure(err)
 		}
 	}
+	owner, alive := dir.Coordinated()
+	alive = alive && !c.Bool("take-over")
 	if r.where.detach {
+		// A coordinator that lives here is sure to refuse another, and what that one would say stood in the log of the first.
+		if host, _ := os.Hostname(); alive && owner.Host == host {
+			return &statusError{exitUsage, &rundir.LockedError{Path: dir.Path(), Owner: owner}}
+		}
 		args := []string{"run", "--resume", dir.Path()}
 		for _, s := range c.StringSlice("set") {
 			args = append(args, "--set", s)
@@ -163,7 +169,7 @@ func (r *jobRun) leaveResumed(c *cli.Context, dir *rundir.Dir, binary string) er
 		}
 		return r.detach(c.Context, dir, append(args, c.Args().Slice()...))
 	}
-	if owner, alive := dir.Coordinated(); alive && !c.Bool("take-over") {
+	if alive {
 		return &statusError{exitUsage, &rundir.LockedError{Path: dir.Path(), Owner: owner}}
 	}
 	if err := dir.WriteJob(r.job.Frozen); err != nil {

@@ -38,6 +38,20 @@ func TestTheFrozenFileSaysWhatTheCommandLineAddedAndIsAJobFile(t *testing.T) {
 	}
 }
 
+func TestAJobFileInAFolderWhoseNameIsNoTextIsRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a\xff")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skipf("this file system has names of text only: %v", err)
+	}
+	file := filepath.Join(dir, "job.toml")
+	if err := os.WriteFile(file, []byte(small), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jobfile.Load(file, nil, jobfile.Options{}); err == nil || !strings.Contains(err.Error(), `a\xff", whose name is not UTF-8: rename the folder, or move the job file`) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestEachErrorCanBeTakenApart(t *testing.T) {
 	_, err := jobfile.Load(write(t, small+"slots = 0\n"), []string{"run.grace=1"}, jobfile.Options{})
 	var all *jobfile.Errors

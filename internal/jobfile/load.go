@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 
@@ -52,6 +53,9 @@ func Load(path string, sets []string, opts Options) (*job.Job, error) {
 	dir, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
 		return nil, failure(path, 0, "%v", err)
+	}
+	if !utf8.ValidString(dir) { // workers could not be told where it is
+		return nil, failure(path, 0, "it is in %q, whose name is not UTF-8: rename the folder, or move the job file", dir)
 	}
 	return load(source, path, dir, sets, opts)
 }

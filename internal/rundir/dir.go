@@ -68,13 +68,16 @@ func create(parent, name, explicit string, now time.Time) (_ *Dir, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := claim(path); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			_ = os.RemoveAll(path) // it was new or empty
 		}
 	}()
 	d := &Dir{path: path, identity: identity{Version, newRunID(), name, now.UTC().Truncate(time.Second)}}
-	for _, sub := range []string{binDir, journalDir, logsDir, outboxDir} {
+	for _, sub := range []string{journalDir, logsDir, outboxDir} {
 		if err := os.Mkdir(d.join(sub), 0o700); err != nil {
 			return nil, explain("make the run directory", d.join(sub), err)
 		}
@@ -100,6 +103,21 @@ func create(parent, name, explicit string, now time.Time) (_ *Dir, err error) {
 		}
 	}
 	return d, nil
+}
+
+// claim takes an empty directory for one run by making the first thing in it. Two may have found it empty at once; what is in it
+// belongs to the one that comes first, and the other may remove nothing.
+func claim(path string) error {
+	first := filepath.Join(path, binDir)
+	err := os.Mkdir(first, 0o700)
+	if err == nil {
+		return nil
+	}
+	_ = os.Remove(path) // does nothing unless it is empty
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("another run began in %s just now; give another --run-dir", path)
+	}
+	return explain("make the run directory", first, err)
 }
 
 func makeExplicit(explicit string) (string, error) {

@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -122,11 +124,12 @@ func TestAnExplicitDirectoryMustBeNewOrEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		held.Path():                   held.Path() + " holds run " + held.RunID() + " already; give another --run-dir",
-		full:                          full + ` is not empty (it has "data") and is no run directory; give another --run-dir`,
-		file:                          file + " is a file, not a directory; give another --run-dir",
-		filepath.Join(file, "x"):      "make the run directory " + filepath.Join(file, "x") + ": not a directory",
-		filepath.Join(parent, "a\nb"): `has a control character in its path; use another directory`,
+		held.Path():                    held.Path() + " holds run " + held.RunID() + " already; give another --run-dir",
+		full:                           full + ` is not empty (it has "data") and is no run directory; give another --run-dir`,
+		file:                           file + " is a file, not a directory; give another --run-dir",
+		filepath.Join(file, "x"):       "make the run directory " + filepath.Join(file, "x") + ": not a directory",
+		filepath.Join(parent, "a\nb"):  `has a control character in its path; use another directory`,
+		filepath.Join(parent, "a\xff"): `a\xff" has a path that is not UTF-8; use another directory`,
 	} {
 		_, err := Create("", "segment", path)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -135,6 +138,39 @@ func TestAnExplicitDirectoryMustBeNewOrEmpty(t *testing.T) {
 	}
 	if _, err := Create("", "segment", ""); err == nil || err.Error() != "the run directory has an empty path" {
 		t.Errorf("empty parent: %v", err)
+	}
+}
+
+func TestOfManyThatMakeOneDirectoryAtOnceOneHasIt(t *testing.T) {
+	parent := t.TempDir()
+	for round := range 20 {
+		path := filepath.Join(parent, strconv.Itoa(round))
+		var all sync.WaitGroup
+		got := make([]*Dir, 4)
+		errs := make([]error, len(got))
+		for i := range got {
+			all.Go(func() { got[i], errs[i] = Create("", "segment", path) })
+		}
+		all.Wait()
+		winners := 0
+		for i, d := range got {
+			if d == nil {
+				if !strings.Contains(errs[i].Error(), "give another --run-dir") {
+					t.Errorf("round %d: %v", round, errs[i])
+				}
+				continue
+			}
+			winners++
+			if _, err := os.Stat(d.join(secretFile)); err != nil {
+				t.Errorf("round %d: %v", round, err)
+			}
+			if again, err := Open(path); err != nil || again.RunID() != d.RunID() {
+				t.Errorf("round %d: %v", round, err)
+			}
+		}
+		if winners != 1 {
+			t.Fatalf("round %d: %d have it: %v", round, winners, errs)
+		}
 	}
 }
 

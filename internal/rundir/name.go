@@ -43,14 +43,15 @@ func absolute(path string) (string, error) {
 	if path == "" {
 		return "", fmt.Errorf("the run directory has an empty path")
 	}
-	for _, r := range path {
-		if unicode.IsControl(r) {
-			return "", fmt.Errorf("the run directory %q has a control character in its path; use another directory", path)
-		}
-	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", fmt.Errorf("find the run directory %s: %w", path, err)
+	}
+	if strings.ContainsFunc(abs, unicode.IsControl) {
+		return "", fmt.Errorf("the run directory %q has a control character in its path; use another directory", abs)
+	}
+	if !utf8.ValidString(abs) {
+		return "", fmt.Errorf("the run directory %q has a path that is not UTF-8; use another directory", abs)
 	}
 	return abs, nil
 }

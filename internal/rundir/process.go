@@ -37,17 +37,21 @@ func scope() string {
 	return strings.TrimSpace(string(boot)) + "/" + space
 }
 
-// startTime is field 22 of /proc/<pid>/stat (proc(5)). The second field is the
-// command's name in parentheses and may hold anything, so count from its end.
+// startTime is field 22 of /proc/<pid>/stat (proc(5)), or "ended" of a process that has, and whose parent has not asked how: in a
+// container, say, whose first process does not. The second field is the command's name in parentheses and may hold anything, so
+// count from its end.
 func startTime(pid int) string {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return ""
 	}
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const startField = 22 - 3
+	const stateField, startField = 3 - 3, 22 - 3
 	if len(fields) <= startField {
 		return ""
+	}
+	if state := fields[stateField][0]; state == 'Z' || state == 'X' {
+		return "ended"
 	}
 	return string(fields[startField])
 }

@@ -285,10 +285,7 @@ func (co *coordinator) act(ev *event) {
 	}
 	if w.now < co.stalledTo {
 		w.saw(sawStalled)
-		again := *ev
-		again.at = co.stalledTo
-		ev.packet = nil // it is not used up
-		w.queue.push(again)
+		w.queue.postpone(ev, co.stalledTo)
 		return
 	}
 	defer func() {

@@ -27,6 +27,18 @@ type eventHeap struct {
 func (h *eventHeap) push(ev event) {
 	h.seq++
 	ev.seq = h.seq
+	h.put(ev)
+}
+
+// postpone puts an event off. It keeps its place among those that are put off with it: what was said first is heard first.
+func (h *eventHeap) postpone(ev *event, at time.Duration) {
+	again := *ev
+	again.at = at
+	ev.packet = nil // it is not used up
+	h.put(again)
+}
+
+func (h *eventHeap) put(ev event) {
 	h.list = append(h.list, ev)
 	s := h.list
 	i := len(s) - 1

@@ -93,6 +93,9 @@ func (q *queue) cancel(co *coordinator, workers []launcher.Worker) {
 
 func (q *queue) ask(co *coordinator, kind engine.EffectKind, a engine.Ask) {
 	if kind == engine.EffectBind {
+		if co != q.world.co {
+			return // it has slept while another took over, and speaks to nobody
+		}
 		if was := q.bound[a.Tag]; was != "" && was != a.Array {
 			q.world.checks.fail("submission %s is bound to %s, and was to %s", a.Tag, a.Array, was)
 		}

@@ -113,10 +113,7 @@ func (w *worker) act(ev *event) {
 	}
 	if w.world.now < w.stalledTo {
 		w.world.saw(sawWorkerStalled)
-		again := *ev
-		again.at = w.stalledTo
-		ev.packet = nil // it is not used up
-		w.world.queue.push(again)
+		w.world.queue.postpone(ev, w.stalledTo)
 		return
 	}
 	switch ev.what {

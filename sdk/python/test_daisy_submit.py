@@ -266,14 +266,32 @@ def work(block):
 """
 )
 
+# The same in a process that has forked since the run began.
+FORKS = WAITS.replace("grace=", "progress=fork, grace=").replace(
+    "def work(block):",
+    """
+def fork(p):
+    if not os.path.exists("child"):
+        os.mkfifo("ever")
+        pid = os.fork()
+        if pid == 0:
+            os.closerange(1, 3)
+            open("ever")
+        with open("child.new", "w") as f: f.write(str(pid))
+        os.rename("child.new", "child")
+
+def work(block):
+    while not os.path.exists("child"): time.sleep(0.01)""",
+)
+
 
 class Ends(Folder):
     """However Python ends, the run ends with it."""
 
-    def run_then(self, grace, end):
+    def run_then(self, grace, end, text=WAITS):
         """Exit status, standard error, state of the run and blocks that succeeded, of a script that was ended while two blocks ran."""
         os.mkfifo(self.path("began"))
-        with self.start(self.write("script.py", HEAD + WAITS), grace, start_new_session=True) as p:
+        with self.start(self.write("script.py", HEAD + text), grace, start_new_session=True) as p:
             self.addCleanup(p.kill)
             pids = []
             while len(pids) < 2:
@@ -301,25 +319,49 @@ class Ends(Folder):
             watch.wait(0.1)
         self.fail(f"process {pid} goes on")
 
+    def interrupt(self, p):
+        os.killpg(p.pid, signal.SIGINT)  # as a terminal does, all of its processes
+        for line in p.stderr:
+            if "no new blocks" in line:
+                break
+        subprocess.run([program.find(), "status"], cwd=self.folder, check=True, stdout=subprocess.DEVNULL)  # time for a second signal, which there is not
+        self.write("go", "")
+
     @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
     def test_an_interrupt_lets_running_blocks_end(self):
-        def interrupt(p):
-            os.killpg(p.pid, signal.SIGINT)  # as a terminal does, all of its processes
-            for line in p.stderr:
-                if "no new blocks" in line:
-                    break
-            subprocess.run([program.find(), "status"], cwd=self.folder, check=True, stdout=subprocess.DEVNULL)  # time for a second signal, which there is not
-            self.write("go", "")
-
-        status, err, state, success = self.run_then("1m", interrupt)
+        status, err, state, success = self.run_then("1m", self.interrupt)
         self.assertIn("KeyboardInterrupt", err)
         self.assertEqual((status, state, success), (-signal.SIGINT, "interrupted", 2))
         self.only_left("began", "go", "runs", "script.py")
 
     @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
+    def test_an_interrupt_ends_the_script_also_when_those_were_the_last_blocks(self):
+        status, err, state, success = self.run_then("1m", self.interrupt, WAITS.replace("work)", "work, 2)"))
+        self.assertIn("KeyboardInterrupt", err)
+        self.assertEqual((status, state, success), (-signal.SIGINT, "done", 2))
+
+    @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
     def test_a_python_that_is_killed_leaves_no_run(self):
         status, _, state, success = self.run_then("100ms", lambda p: p.kill())
         self.assertEqual((status, state, success), (-signal.SIGKILL, "interrupted", 0))
+
+    @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
+    def test_a_child_that_it_has_forked_does_not_hold_the_run(self):
+        def end(p):
+            self.addCleanup(os.kill, int(self.read("child")), signal.SIGKILL)
+            p.kill()
+
+        status, _, state, success = self.run_then("100ms", end, FORKS)
+        self.assertEqual((status, state, success), (-signal.SIGKILL, "interrupted", 0))
+
+    def test_where_daisy_submit_is_killed_the_exception_says_how_to_go_on(self):
+        def killed(arguments, folder, out, err):
+            out(json.dumps({"event": "notice", "text": "run directory: /a b/runs/x"}))
+            return program.Ended(-9, [], False)
+
+        with mock.patch.object(program, "run", killed), self.assertRaises(daisy_submit.DaisySubmitError) as caught:
+            daisy_submit.run_blockwise(Task("a", Roi((0,), (10,)), Roi((0,), (10,)), Roi((0,), (10,)), os.path.join), progress=False)
+        self.assertRegex(str(caught.exception), "ended by signal 9, before the run had\nnext: .*daisy-submit run --resume '/a b/runs/x'")
 
 
 class Scripts(Folder):
@@ -364,6 +406,11 @@ class Scripts(Folder):
         self.assertIn("first was typed in, and is in no file: put it into a file", err)
         self.only_left()
 
+    def test_in_a_folder_that_cannot_be_written(self):
+        with mock.patch("tempfile.mkstemp", side_effect=PermissionError(13, "Permission denied", "x")), self.assertRaises(daisy_submit.DaisySubmitError) as caught:
+            daisy_submit.run_blockwise(Task("a", Roi((0,), (10,)), Roi((0,), (10,)), Roi((0,), (10,)), os.path.join))
+        self.assertIn(f"cannot be written into the present folder, {os.getcwd()}: Permission denied; change into", str(caught.exception))
+
     def test_of_a_module_that_is_run(self):
         self.write("tool.py", HEAD + MAIN + "    " + self.RUN)
         status, out, err = self.python("-m", "tool")
@@ -373,6 +420,7 @@ class Scripts(Folder):
         self.refused(MAIN + "    run_blockwise(line('a b', note), progress=False)\n", "daisy_submit.errors.JobError", 'task "a b"')
         self.assertEqual(self.script(MAIN + "    run_blockwise(line('a b', note))\n")[2].count("daisy-submit: "), 1)
         self.refused(MAIN + "    run_blockwise(line('a', note), progress=False, graze='1s')\n", 'unknown key "graze"; did you mean "grace"?')
+        self.refused(MAIN + "    run_blockwise(line('a', note, skip_mask=bytes(3)), progress=False)\n", 'task "a": skip_mask: the mask has shape (3)')
         self.refused(MAIN + "    run_blockwise(line('a', note, settings={'timeout': 10}), progress=False)\n", "timeout: found the bare number 10")
 
     def test_without_the_program_the_places_are_named(self):
@@ -553,6 +601,8 @@ class Jobs(Folder):
         for key in ("multiprocessing", "block_tracking", "return_states", "host", "summary"):
             refused(f"{key} is an option of daisy's run_blockwise that is not here: .*", line("a"), **{key: True})
         refused(r'requires {"memory": 16} has no unit', line("a", requires={"memory": 16}))
+        for seconds in (-1, math.inf, math.nan):
+            refused(f'task "a": timeout is {seconds}; wanted seconds, or 0 for no limit', line("a", timeout=seconds))
         refused("no process_function", line("a", process_function=None))
         refused("wanted a Task, a Pipeline, or a list of tasks; found a int", 5)
         refused("there is no task", [])
@@ -620,6 +670,7 @@ class Jobs(Folder):
         for arguments, words in (
             (["script.py:here"], 'is not seen; move it above, or into a function'),
             (["script.py:masked"], "name the job file with -o FILE"),
+            (["other.py:task"], f"there is no file {self.path('other.py')}"),
             (["script:task"], 'wanted "script.py:pipeline"'),
             (["script.py:task", "-o", "/nowhere/job.toml"], "is in another folder"),
             (["open.py:task"], 'open.py runs its tasks when it is imported: put what starts the run below if __name__ == "__main__":'),
@@ -735,7 +786,7 @@ class Values(unittest.TestCase):
         for value in ('a"b\\c\n\x00\x1f\x7f ä 𝄞', True, 0, -5, 1.5, 1e300, [], [1, "a", [2]], {"a": 1, "b c": {"d.e": "f"}}, {}):
             self.assertEqual(tomllib.loads(toml.table("[x]", {"k": value}))["x"]["k"], value)
         self.assertRaises(TypeError, toml.value, object())
-        self.assertRaises(UnicodeEncodeError, toml.value, "\udcff")
+        self.assertRaisesRegex(daisy_submit.JobError, "not UTF-8", toml.value, "\udcff")
 
     def test_rows_of_statistics(self):
         stats = {"tasks": [{"id": "a", "blocks": 1, "failures": [{"block": 1}]}], "workers": [{"id": "1.0"}], "nodes": []}
@@ -756,7 +807,7 @@ class Shown(unittest.TestCase):
     TASK = dict(id="predict", state="running", blocks=1240, waiting=0, ready=1025, leased=16, success=158, skipped=40, failed=1, orphaned=0, abandoned=0,
                 retries=2, slots=16, per_second=13.25, eta_seconds=3678.5, waits=None)  # fmt: skip
     LINE = {"event": "progress", "state": "running", "elapsed_seconds": 12, "tasks": [TASK]}
-    TEXT = "199/1,240   16%  13.2/s  1:01:18 left  16 running  40 skipped  1 FAILED"
+    TEXT = "198/1,240   15%  13.2/s  1:01:18 left  16 running  40 skipped  1 FAILED"
 
     @mock.patch.dict(os.environ, {"COLUMNS": "120", "LINES": "30"})
     def test_bars_stay_below_notices(self):
@@ -772,6 +823,13 @@ class Shown(unittest.TestCase):
         out = io.StringIO()
         progress.Terminal(out).update(progress.read({**self.LINE, "tasks": [self.TASK] * 9}))
         self.assertEqual(out.getvalue(), "predict  ███░░░░░░░░░░░░░░░░░\n" * 3 + "… and 6 more tasks\n")
+
+    def test_a_bar_is_full_when_all_blocks_are_done(self):
+        def bar(**counts):
+            return progress.bars(progress.read({**self.LINE, "tasks": [{**self.TASK, "per_second": None, "eta_seconds": None, "blocks": 1000, "leased": 0, "skipped": 0, "failed": 0, **counts}]}), 4)[0]
+
+        self.assertEqual(bar(success=999, abandoned=1), "predict  ███░ 999/1,000   99%  1 abandoned")
+        self.assertEqual(bar(success=960, skipped=40), "predict  ████ 1,000/1,000  100%  40 skipped")
 
     def test_lines_elsewhere(self):
         out = io.StringIO()

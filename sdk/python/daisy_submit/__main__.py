@@ -18,6 +18,8 @@ def tasks_of(reference: str) -> Any:
     if not path.endswith(".py") or not name:
         raise JobError(f'{reference!r} names nothing to export; wanted "script.py:pipeline", where pipeline is a Task, a Pipeline, a list of tasks, or a function that makes one')
     path = os.path.abspath(path)
+    if not os.path.isfile(path):
+        raise JobError(f"there is no file {path}")
     sys.path.insert(0, os.path.dirname(path))
     stem = os.path.basename(path)[: -len(".py")].replace(".", "_")
     spec = importlib.util.spec_from_file_location(stem, path)

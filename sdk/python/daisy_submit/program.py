@@ -10,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
-from typing import IO, Callable, List, Optional, Sequence
+from typing import IO, Callable, List, Optional, Sequence, Set
 
 from .errors import ProgramMissing
 
@@ -63,6 +63,18 @@ class Ended:
 _KEPT = 200
 
 
+# Pipes that hold a run each. A child of os.fork (as of multiprocessing) has them as well, and would hold the run when this process is gone.
+_holding: Set[IO[bytes]] = set()
+
+
+def _let_go() -> None:
+    while _holding:
+        _holding.pop().close()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
 def run(arguments: Sequence[str], folder: str, out: Callable[[str], None], err: Callable[[str], None]) -> Ended:
     """Runs daisy-submit in a folder and gives on each line of both outputs. Ctrl-C, and an error in here, end it in order."""
     process = subprocess.Popen(
@@ -87,6 +99,7 @@ def run(arguments: Sequence[str], folder: str, out: Callable[[str], None], err: 
     readers = [threading.Thread(target=_read, args=a, daemon=True) for a in ((process.stdout, out, lines), (process.stderr, noted, lines))]
     interrupted = False
     try:
+        _holding.add(process.stdin)
         for reader in readers:
             reader.start()
         left = len(readers)
@@ -108,6 +121,7 @@ def run(arguments: Sequence[str], folder: str, out: Callable[[str], None], err: 
         if process.poll() is None:
             process.terminate()
         process.stdin.close()
+        _holding.discard(process.stdin)
         process.wait()
         for reader, stream in zip(readers, (process.stdout, process.stderr)):
             reader.join(0.1)

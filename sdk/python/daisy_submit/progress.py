@@ -34,6 +34,11 @@ class TaskProgress:
     waits: Optional[str]
 
     @property
+    def done(self) -> int:
+        """Blocks that need not run again."""
+        return self.success + self.skipped
+
+    @property
     def ended(self) -> int:
         return self.success + self.skipped + self.failed + self.orphaned + self.abandoned
 
@@ -164,10 +169,10 @@ def bars(progress: Progress, width: int) -> List[str]:
 
 
 def _bar(t: TaskProgress, name: int, width: int) -> str:
-    share = t.ended / t.blocks if t.blocks else 1.0
-    full = int(share * width)
+    done, blocks = (t.done, t.blocks) if t.blocks else (1, 1)
+    full = done * width // blocks
     bar = "█" * full + "░" * (width - full) + " " if width else ""
-    words = [f"{t.ended:,}/{t.blocks:,}", f"{share:4.0%}"]
+    words = [f"{t.done:,}/{t.blocks:,}", f"{done * 100 // blocks:3}%"]
     if t.per_second:
         words.append(f"{t.per_second:.3g}/s")
     if t.eta_seconds is not None and t.ended < t.blocks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
+import shlex
 import tempfile
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -103,6 +103,7 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
             os.unlink(files.pop())
 
     stats: List[Mapping[str, Any]] = []
+    directory: List[str] = []
     held: Optional[List[str]] = []  # what was said before the run began: where it does not begin, the exception says it
 
     def out(line: str) -> None:
@@ -116,6 +117,7 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
         if event["event"] == "progress":
             show.update(showing.read(event))
         elif event["event"] == "notice":
+            directory.extend(re.findall(r"\Arun directory: (.*)", event["text"]))
             show.notice(event["text"])
         elif event["event"] == "end":
             stats.append(event["stats"])
@@ -129,18 +131,22 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
 
     try:
         path = write(job, files)
+        written = "|".join(map(re.escape, files))
         ended = program.run(["run", "--json", "--with-stdin", path], job.folder, out, err)
     finally:
         remove()
     if not stats:
         if ended.interrupted:
             raise KeyboardInterrupt
+        if ended.status < 0:
+            following = [f"next: {shlex.quote(program.find())} run --resume {shlex.quote(at)}   # what is left" for at in directory[:1]]
+            raise DaisySubmitError("\n".join([f"daisy-submit was ended by signal {-ended.status}, before the run had", *ended.said, *following]))
         # Where the line stands in a file that is gone says nothing.
-        text = re.sub(re.escape(path) + r"(:\d+)?: ", "", "\n".join(ended.said)) or f"it ended with status {ended.status} and without a word"
+        text = re.sub(rf"({written})(:\d+)?: ", "", "\n".join(ended.said)) or f"it ended with status {ended.status} and without a word"
         raise JobError(text) if ended.status == 2 else DaisySubmitError(text)
     how = result.read(stats[-1])
     following = [line for line in ended.said if line.startswith("next: ")]
-    if ended.interrupted and ended.status == 128 + signal.SIGINT:
+    if ended.interrupted:
         for line in following:
             show.notice(line)
         raise KeyboardInterrupt
@@ -156,10 +162,13 @@ def write(job: Job, files: List[str]) -> str:
     """Writes the job file and its masks beside it; files gets their paths."""
 
     def new(suffix: str, content: bytes) -> str:
-        handle, path = tempfile.mkstemp(suffix, ".daisy-submit-", job.folder)
-        files.append(path)
-        with os.fdopen(handle, "wb") as f:
-            f.write(content)
+        try:
+            handle, path = tempfile.mkstemp(suffix, ".daisy-submit-", job.folder)
+            files.append(path)
+            with os.fdopen(handle, "wb") as f:
+                f.write(content)
+        except OSError as e:
+            raise DaisySubmitError(f"the job file cannot be written into the present folder, {job.folder}: {e.strerror}; change into one that has room and that you may write to") from e
         return path
 
     masks = {task: os.path.basename(new(".npy", content)) for task, content in job.masks.items()}

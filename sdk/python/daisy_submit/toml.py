@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any, Mapping
 
+from .errors import JobError
+
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
@@ -14,7 +16,10 @@ def key(name: str) -> str:
 
 
 def string(text: str) -> str:
-    text.encode()  # what is no text, as a file name of other bytes, is an error
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a file name of other bytes
+        raise JobError(f"{text!r} is not UTF-8, which a job file must be: rename the file or folder") from None
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
