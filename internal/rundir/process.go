@@ -46,7 +46,7 @@ func startTime(pid int) string {
 		return ""
 	}
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const stateField, startField = 3 - 3, 22 - 3
+	const stateField, startField = 0, 22 - 3 // the third comes first here
 	if len(fields) <= startField {
 		return ""
 	}

@@ -601,8 +601,6 @@ class Jobs(Folder):
         for key in ("multiprocessing", "block_tracking", "return_states", "host", "summary"):
             refused(f"{key} is an option of daisy's run_blockwise that is not here: .*", line("a"), **{key: True})
         refused(r'requires {"memory": 16} has no unit', line("a", requires={"memory": 16}))
-        for seconds in (-1, math.inf, math.nan):
-            refused(f'task "a": timeout is {seconds}; wanted seconds, or 0 for no limit', line("a", timeout=seconds))
         refused("no process_function", line("a", process_function=None))
         refused("wanted a Task, a Pipeline, or a list of tasks; found a int", 5)
         refused("there is no task", [])
