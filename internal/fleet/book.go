@@ -31,6 +31,7 @@ type Book struct {
 	noAccounts  bool
 	closing     bool
 	accountedAt time.Duration
+	accountFrom time.Duration // what they are asked for now they may not have before
 	unaccounted int
 
 	// Sums over elements, kept with every change of one.

@@ -250,6 +250,9 @@ func (b *Book) ask(el *element) bool {
 	if b.noAccounts || el.unwritten >= unwrittenAnswers {
 		return false
 	}
+	if b.asking == 0 {
+		b.accountFrom = b.askedAt + accountsTake
+	}
 	b.count(el, -1)
 	el.asking = true
 	b.count(el, 1)

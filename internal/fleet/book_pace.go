@@ -21,6 +21,8 @@ const (
 	changeGap = time.Second
 	// knownEvery and accountEvery are between two of these questions.
 	knownEvery, accountEvery = time.Minute, time.Minute
+	// accountsTake is how long an end may need to get into the accounts. Asked sooner they do not have it, and are asked again a minute later.
+	accountsTake = 3 * time.Second
 	// oneByOne is how many submissions may be made in a burst, and how many more in an hour, where each is one worker.
 	oneByOne = 120
 	// deafAfter is how many questions in a row without an answer are worth a word.
@@ -308,7 +310,7 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 		p.asked++
 		return Call{Kind: CallList}, 0, true
 	}
-	if arrays, all := b.toAccount(); (all || len(arrays) > 0) && due(max(b.accountedAt+accountEvery, p.accounts.at())) {
+	if arrays, all := b.toAccount(); (all || len(arrays) > 0) && due(max(b.accountFrom, b.accountedAt+accountEvery, p.accounts.at())) {
 		p.accounts.take(now)
 		return Call{Kind: CallAccount, Arrays: arrays}, 0, true
 	}

@@ -46,6 +46,7 @@ func timesOf(calls []slurmCall, names ...string) (list []slurmCall) {
 	return slices.DeleteFunc(slices.Clone(calls), func(c slurmCall) bool { return !slices.Contains(names, c.name) })
 }
 
+// It takes longest by far, and begins first where tests run in the order of their files' names.
 func TestOnSlurmThreeMinutesAskSlurmLittle(t *testing.T) {
 	t.Parallel()
 	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{}), "alice", "calls", job("[slurm]\ntime = \"20m\"",
