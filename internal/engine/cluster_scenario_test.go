@@ -210,6 +210,10 @@ func (k *clusterScenario) worker(d *datadriven.TestData, t *testing.T, id, what 
 			k.c.die(a)
 		case "finishes":
 			k.c.finish(a, scheduler.Success)
+		case "leaves":
+			k.c.leave(a, LeaveDone)
+		case "terminated":
+			k.c.leave(a, LeaveSignal)
 		default:
 			d.Fatalf(t, "what does worker %s do? %q", id, what)
 		}

@@ -375,6 +375,15 @@ func (c *cluster) die(a *agent) {
 	}
 }
 
+// leave has a worker give back what it has, and go away.
+func (c *cluster) leave(a *agent, why LeaveReason) {
+	c.apply(Event{Kind: EventLeaving, Session: a.session, Leave: why})
+	for len(a.held) > 0 {
+		c.finish(a, scheduler.Returned)
+	}
+	c.die(a)
+}
+
 // crash ends a worker's job in a way of its own.
 func (c *cluster) crash(id string, end launcher.End) {
 	a := c.agents[id]

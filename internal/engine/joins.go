@@ -404,7 +404,8 @@ func (e *Engine) detach(w *worker, gone bool) {
 		e.endWorker(w, "lost")
 		return
 	}
-	if e.book != nil && w.launched() && w.leaving && w.held == 0 {
+	if e.book != nil && w.launched() && w.leaving && w.held == 0 && w.leave != LeaveSignal {
+		// One that was told by a signal may be put back into the queue (preempted, drained), where it takes its share: its end has to be seen.
 		e.book.Leaves(w.name())
 		if e.demand.anyStuck {
 			e.book.Hurry(e.now)
