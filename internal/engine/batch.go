@@ -352,6 +352,9 @@ func (e *Engine) notReplaced(w *worker) {
 		e.hopeless(t, "they were cancelled by hand")
 		return
 	}
+	if most := e.fleet.MaxWorkers(int(w.task)); most > 0 && left >= most {
+		return // they are as many as there may be without it: the limit does not rise
+	}
 	e.set(&Setting{Key: SetMaxWorkers, Task: w.task, N: left, By: fmt.Sprintf("worker %s was cancelled by hand, and is not replaced", w.id)})
 }
 
