@@ -48,6 +48,7 @@ func TestALookGoesOnWithTheNextCoordinator(t *testing.T) {
 	s.wait()
 	again := start(t, dir, "run", "--resume", "out")
 	v.ok()
+	d.letAllEnd() // again, where the disk was slow and it was not known yet that the worker had come
 	if of := again.wait(); of.status != 0 {
 		t.Fatalf("the resume ends with %d\n%s", of.status, of.stderr)
 	}

@@ -93,9 +93,10 @@ func attach(c *cli.Context, dir *rundir.Dir) error {
 		fmt.Fprintf(c.App.ErrWriter, "the run goes on; to follow it again: %s\n", command("attach", dir.Path()))
 		return &statusError{status: exitInterrupted}
 	}
-	if err != nil {
+	if state, _ := stateOf(dir); err != nil && (state == runRunning || state == runKilled) {
 		return err
 	}
+	// Or it has ended meanwhile, perhaps before it could answer.
 	for begun := time.Now(); ; {
 		if stats := endedStats(dir); stats != nil {
 			progress.End(*stats)

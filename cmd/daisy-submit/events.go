@@ -73,8 +73,11 @@ type eventPrinter struct {
 // A lostOutput is that what was printed cannot be written.
 type lostOutput struct{ error }
 
+// firstAnswer is how long a coordinator that lives may give no answer at all: it may be about to end.
+const firstAnswer = 2 * time.Second
+
 func (p *eventPrinter) run() error {
-	for {
+	for began := time.Now(); ; {
 		err := p.read()
 		var lost lostOutput
 		var refused *api.RefusedError
@@ -88,10 +91,10 @@ func (p *eventPrinter) run() error {
 			return err
 		case err == nil, errors.As(err, &broken):
 			p.heard = time.Now()
-		case p.heard.IsZero():
-			return err
 		}
 		switch state, _ := stateOf(p.dir); {
+		case p.heard.IsZero() && (state != runRunning || time.Since(began) > firstAnswer):
+			return err
 		case state != runRunning && state != runKilled:
 			return p.say(fmt.Sprintf("the run has ended: %s", state))
 		case state == runKilled && p.waits != nil && jobThatCoordinates(p.dir) != "":
