@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"example.org/daisy/internal/jobfile"
+	"example.org/daisy/internal/testenv"
 )
 
 const small = "[[task]]\nid = \"a\"\ntotal = { offset = [0], shape = [30] }\nblock = { shape = [10] }\nrun = { command = [\"true\"] }\n"
@@ -41,7 +42,7 @@ func TestTheFrozenFileSaysWhatTheCommandLineAddedAndIsAJobFile(t *testing.T) {
 func TestAJobFileInAFolderWhoseNameIsNoTextIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a\xff")
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Skipf("this file system has names of text only: %v", err)
+		testenv.Unavailable(t, "a file system whose names need not be text: "+err.Error())
 	}
 	file := filepath.Join(dir, "job.toml")
 	if err := os.WriteFile(file, []byte(small), 0o644); err != nil {
