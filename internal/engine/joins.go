@@ -145,6 +145,10 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	case w.ended || w.ending:
 		refuse("ended", "worker %s has ended: its place is not free any more", w.id)
 	case e.book != nil && w.nonce != 0 && w.nonce != j.Nonce && j.Restart > w.restart && e.phase == running && !w.killed:
+		if why := e.turnedAway(nil, j.Node); why != "" { // its end says what becomes of the place
+			refuse("excluded", "%s", why)
+			return
+		}
 		e.accept(req, e.startedAgain(w, j), j)
 	case w.nonce != 0 && w.nonce != j.Nonce:
 		refuse("twin", "worker %s has joined already, from %s: this one is a twin", w.id, w.node)
