@@ -77,9 +77,9 @@ type worker struct {
 	first, last    *lease // what it holds, oldest first
 	unstarted      *lease // the first of it that has not started
 	held, started  int32
-	doubts         int32 // leases that it did not name when it came back
-	voided         int32 // blocks that were abandoned in its hands, and that it has not given back since
-	returned       bool  // it has made a valid return
+	doubts         int32                    // leases that it did not name when it came back
+	returned       bool                     // it has made a valid return
+	voided         map[scheduler.Lease]bool // abandoned in its hands, and not given back since
 	seq, durable   uint64
 	ackDue         bool
 	requests       []request
@@ -518,7 +518,7 @@ func (e *Engine) endWorker(w *worker, word string) {
 // mayRun reports whether a worker that is not waited for any more may run a block still: nobody has seen it end, and the run ended before it had
 // given back all that it had. A resume has to wait for it.
 func (e *Engine) mayRun(w *worker) bool {
-	return w.voided > 0 && !w.endSeen && (e.book != nil || !w.launched())
+	return len(w.voided) > 0 && !w.endSeen && (e.book != nil || !w.launched())
 }
 
 // leaveWord is how a worker ended that went away in good order.
