@@ -511,7 +511,7 @@ func TestANewDiscoveryFileIsFollowedAndAnOldOneIsNot(t *testing.T) {
 }
 
 func TestRefusalsAndTheirExitStatus(t *testing.T) {
-	for code, want := range map[string]int{"version": StatusRefused, "epoch": StatusRefused, "twin": StatusRefused, "unknown_tag": StatusRefused, "ended": 0} {
+	for code, want := range map[string]int{"version": StatusRefused, "epoch": StatusRefused, "twin": StatusRefused, "unknown_tag": StatusRefused, "excluded": StatusRefused, "ended": 0} {
 		c, cfg := overTCP(t, testTask("func"))
 		c.refuseWith(&api.Error{Code: code, Message: "for a reason"})
 		w := start(t, cfg)
