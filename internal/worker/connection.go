@@ -413,10 +413,14 @@ func (c *Client) reassigned(spec []byte) error {
 	return nil
 }
 
-// killed: a block is no longer the worker's own.
+// killed: a block is no longer the worker's own. Nothing is said of it, but that there is somebody who ends it: the coordinator asks whether
+// the worker lives, and the process may be one that nobody can end soon.
 func (c *Client) killed(lease uint64) {
 	c.mu.Lock()
 	lost := c.forgetLocked(func(key leaseKey) bool { return key.lease == lease })
+	if c.link != nil {
+		_ = c.link.out.Send(wire.AppendHeartbeat)
+	}
 	c.mu.Unlock()
 	c.kill(lost)
 }
