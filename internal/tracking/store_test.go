@@ -697,7 +697,7 @@ func TestWithoutFlockALockThatIsGivenBackJustThenIsTaken(t *testing.T) {
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
-			for range 500 {
+			for range 1500 {
 				l, err := lockByFile(dir, lockPath(dir)+".held", "")
 				var locked *LockedError
 				switch {
