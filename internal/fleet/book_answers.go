@@ -312,10 +312,11 @@ func (b *Book) absentees(now time.Duration, en *entry) {
 			b.tell(News{Kind: NewsStatus, Status: launcher.Status{Worker: w, State: launcher.Unknown}})
 		}
 		cancelled := en.cancelled(el)
+		called := el.wanted && (el.cancel.times > 0 || en.cancel.times > 0)
 		switch {
 		case el.left && el.absent >= withdrawnAnswers:
 			b.finish(en, i, launcher.End{Cause: launcher.Exited}, false)
-		case el.state != ran && (cancelled && el.absent >= withdrawnAnswers || en.shown && el.without >= withdrawnAnswers):
+		case el.state != ran && (called && el.absent >= withdrawnAnswers || en.shown && el.without >= withdrawnAnswers):
 			// Pending elements that are cancelled leave no trace.
 			if cancelled || !b.ask(el) {
 				b.vanish(en, i)
