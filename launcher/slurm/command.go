@@ -67,7 +67,7 @@ func (l *Launcher) finishHere(ctx context.Context, name string, cmd *exec.Cmd, s
 	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	err := cmd.Wait()
 	stopped := !stop()
-	got := answer{stdout.String(), stderr.String()}
+	got := answer{stdout.kept.String(), stderr.kept.String()}
 	said := wordsOf(got.stderr)
 	if said != "" {
 		said = ": " + said
@@ -103,19 +103,17 @@ func (l *Launcher) limit(name string) time.Duration {
 	return limit
 }
 
-// bounded keeps the first part of what is written to it.
+// bounded keeps the first part of what is written to it. The buffer is not embedded: its ReadFrom, which a copy prefers, knows no bound.
 type bounded struct {
-	bytes.Buffer
-	cut bool
+	kept bytes.Buffer
+	cut  bool
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if room := mostOutput - b.Len(); len(p) > room {
-		b.cut = true
-		b.Buffer.Write(p[:max(room, 0)])
-		return len(p), nil
-	}
-	return b.Buffer.Write(p)
+	room := max(mostOutput-b.kept.Len(), 0)
+	b.cut = b.cut || len(p) > room
+	b.kept.Write(p[:min(len(p), room)])
+	return len(p), nil
 }
 
 // find looks for a command on the PATH of the launcher's environment.

@@ -673,3 +673,16 @@ func await(t testing.TB, what string, happened func() bool) {
 		}
 	}
 }
+
+// TestAnAnswerWithoutEndIsNotKept: what would fill the memory is no answer, and what was kept of it is bounded.
+func TestAnAnswerWithoutEndIsNotKept(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	fake.Say("squeue", launchertest.Answer{Then: fmt.Sprintf("head -c %d /dev/zero", mostOutput+1<<20)})
+	if got, err := l.List(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 64 MiB of output") {
+		t.Errorf("it is the answer %+v, %v", got, err)
+	}
+	got, err := l.run(t.Context(), "squeue")
+	if len(got.stdout) > mostOutput {
+		t.Errorf("%d bytes of it are kept: %v", len(got.stdout), err)
+	}
+}
