@@ -464,6 +464,12 @@ func TestAnUpdateOfAnArrayIsDoneWhereItsPendingPartIs(t *testing.T) {
 		{launchertest.Answer{Status: 1, Stderr: "2_0-1: Job is no longer pending execution\n2_2-30: No error\n"}, true},
 		{launchertest.Answer{Status: 1, Stderr: "2_79-99: No error\n"}, true},
 		{launchertest.Answer{Status: 1, Stderr: "2_0-3,12-22: Job has already finished\n2_4-11,23-26: Job is no longer pending execution\n2_27-99: No error\n"}, true},
+		// All of it has started since it was seen, so that nothing is pending that could be kept off.
+		{launchertest.Answer{Status: 1, Stderr: "2_0-1: Job is no longer pending execution\n"}, true},
+		{launchertest.Answer{Status: 1, Stderr: "Job is no longer pending execution for job 2\n"}, true},
+		{launchertest.Answer{Status: 1, Stderr: "Job has already finished for job 2\n"}, true},
+		{launchertest.Answer{Status: 1, Stderr: "Access/permission denied for job 2\n"}, false},
+		{launchertest.Answer{Status: 1, Stderr: "2_0: Job is no longer pending execution\n2_1-5: Invalid node name specified\n"}, false},
 		{launchertest.Answer{Status: 1, Stderr: "2_0,2-3: No error\n2_1: Access/permission denied\n"}, false},
 		{launchertest.Answer{Status: 1, Stderr: "Invalid job id specified for job 2\n"}, false},
 		{launchertest.Answer{Status: 1}, false},

@@ -114,8 +114,9 @@ func (l *Launcher) tagOfArray(array string) string {
 	return ""
 }
 
-// update changes an array. Its elements are told one by one where they differ ("42_0-1: Job is no longer pending execution", "42_2-30:
-// No error"), with a status of failure although all that could be changed was.
+// update changes what is pending of an array. Its elements are told one by one ("42_0-1: Job is no longer pending execution", "42_2-30: No
+// error"), with a status of failure although all that could be changed was; a job that is no array as "… for job 42". What has started since it
+// was last seen cannot be changed any more, and need not.
 func (l *Launcher) update(ctx context.Context, array, change string) error {
 	l.changing.Lock()
 	defer l.changing.Unlock()
@@ -123,21 +124,23 @@ func (l *Launcher) update(ctx context.Context, array, change string) error {
 	if err == nil || !errors.Is(err, errStatus) {
 		return err
 	}
-	done := false
+	told := false
 	for line := range strings.Lines(got.stdout + "\n" + got.stderr) {
-		elements, says, ok := strings.Cut(strings.TrimSpace(line), ": ")
-		if !ok || !strings.HasPrefix(elements, array+"_") {
+		line = strings.TrimSpace(line)
+		elements, says, ok := strings.Cut(line, ": ")
+		if plain, isPlain := strings.CutSuffix(line, " for job "+array); isPlain {
+			says = plain
+		} else if !ok || !strings.HasPrefix(elements, array+"_") {
 			continue
 		}
 		switch says {
-		case "No error":
-			done = true
-		case "Job is no longer pending execution", "Job has already finished", "Job/step already completing or completed": // it cannot be moved any more, and need not
+		case "No error", "Job is no longer pending execution", "Job has already finished", "Job/step already completing or completed":
+			told = true
 		default:
 			return err
 		}
 	}
-	if done {
+	if told {
 		return nil
 	}
 	return err
