@@ -87,6 +87,7 @@ type entry struct {
 	sought     bool // they are enough: only the accounts may still know it
 
 	excluded, exclude []string // as the system knows it, and as it should
+	excluding         try      // to change that
 	excludeFrom       uint64   // questions what there is that had been asked when that changed
 	pendingIn         uint64   // the last of them whose answer showed something of it pending
 
@@ -534,12 +535,16 @@ func (b *Book) submitted(now time.Duration, en *entry, a Answer) {
 	}
 }
 
-// excluded takes in the answer to an exclusion. Where pending elements cannot be kept off a node, they are cancelled: what takes their
-// place is submitted with the exclusion.
+// excluded takes in the answer to an exclusion. What was not answered, or refused, is tried again after the next answer that shows something
+// pending. Where pending elements cannot be kept off a node, they are cancelled: what takes their place is submitted with the exclusion.
 func (b *Book) excluded(now time.Duration, call *Call, err error) {
 	en := b.entries[call.Tag]
 	if err == nil {
-		en.excluded = call.Nodes
+		en.excluded, en.excluding = call.Nodes, try{}
+		return
+	}
+	if en.excluding.times < maxTries {
+		en.excludeFrom = b.pace.asked
 		return
 	}
 	b.tell(News{Kind: NewsNotExcluded, Tag: en.tag, Err: err})

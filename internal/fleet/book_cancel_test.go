@@ -82,6 +82,11 @@ func TestPendingElementsKeepOffABadNode(t *testing.T) {
 			continue
 		}
 		x.answer(Answer{Err: errors.New("Access denied")})
+		for range maxTries - 1 { // it may have been too busy to answer
+			x.tells()
+			x.expect(CallExclude)
+			x.answer(Answer{Err: errors.New("Access denied")})
+		}
 		x.tells("not excluded of 1")
 		if c := x.expect(CallCancel); !slices.Equal(c.Elements, []int{1}) {
 			t.Errorf("cancelled is %+v", c)
@@ -109,14 +114,50 @@ func TestWhatWasCancelledHasTimeToGo(t *testing.T) {
 	x.tells("1.0 running", "1.0 unknown")
 }
 
-func TestASystemThatCannotExcludeIsAskedOnce(t *testing.T) {
+// TestAnExclusionThatWasNotAnsweredIsMadeAgain: what has waited in the queue for long would lose its place for a controller that was busy.
+func TestAnExclusionThatWasNotAnsweredIsMadeAgain(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 2)
+	x.lists = rows("40 1 0-1 pending")
+	x.list(x.lists...)
+	x.said = nil
+	for _, nodes := range [][]string{{"n1"}, {"n1", "n2"}} {
+		x.b.Exclude("1", nodes)
+		for range maxTries - 1 {
+			x.expect(CallExclude)
+			asked := x.b.pace.asked
+			x.answer(Answer{Err: errors.New("Unable to contact slurm controller")})
+			x.expect(CallList)
+			x.answer(Answer{Err: errors.New("Unable to contact slurm controller")})
+			if c := x.expect(CallList); x.b.pace.asked <= asked {
+				t.Errorf("a call %+v", c)
+			}
+			x.answer(Answer{Listing: launcher.Listing{Elements: x.lists}})
+		}
+		if c := x.expect(CallExclude); !slices.Equal(c.Nodes, nodes) {
+			t.Errorf("excluded is %v", c.Nodes)
+		}
+		x.answer(Answer{})
+	}
+	for range 3 {
+		if c, ok := x.next(time.Hour); ok && c.Kind != CallList {
+			t.Errorf("then %+v", c)
+		}
+		x.answer(Answer{Listing: launcher.Listing{Elements: x.lists}})
+	}
+	x.tells()
+}
+
+func TestASystemThatCannotExcludeIsNotAskedForEver(t *testing.T) {
 	x := newLedger(t)
 	x.submitted("1", "40", 2)
 	x.lists = rows("40 1 0-1 pending")
 	x.list(x.lists...)
 	x.b.Exclude("1", []string{"n1"})
-	x.expect(CallExclude)
-	x.answer(Answer{Err: errors.New("Access denied")})
+	for range maxTries {
+		x.expect(CallExclude)
+		x.answer(Answer{Err: errors.New("Access denied")})
+	}
 	x.expect(CallCancelArray)
 	x.answer(Answer{Err: errors.New("Access denied")})
 	x.b.Exclude("1", []string{"n1", "n2"})

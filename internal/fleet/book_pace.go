@@ -277,6 +277,7 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 	}
 	for _, en := range b.order {
 		if en.toExclude() && en.pendingIn > en.excludeFrom && due(paced) {
+			en.excluding.made(now)
 			p.changes.take(now)
 			return Call{Kind: CallExclude, Tag: en.tag, Array: en.array, Nodes: en.exclude}, 0, true
 		}
