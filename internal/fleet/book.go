@@ -102,6 +102,7 @@ type entry struct {
 	askedAt time.Duration
 	never   bool // it has a reason that never ends
 	cancel  try  // of the whole array
+	stays   bool // it was said that it, or a part of it, does not go
 }
 
 // elementState is how far an element was seen to have come.
@@ -221,7 +222,7 @@ const (
 	NewsNever
 	// NewsNotExcluded: the system does not let pending elements of Tag keep off nodes: they are cancelled.
 	NewsNotExcluded
-	// NewsStays: Array is still there although it was cancelled maxTries times.
+	// NewsStays: Array, or a part of it, is still there although it was cancelled maxTries times.
 	NewsStays
 	// NewsDeaf: the system does not answer, for Err. NewsAnswers: it does again.
 	NewsDeaf

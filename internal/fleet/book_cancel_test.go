@@ -168,3 +168,43 @@ func TestASystemThatCannotExcludeIsNotAskedForEver(t *testing.T) {
 		x.answer(Answer{Listing: launcher.Listing{Elements: x.lists}})
 	}
 }
+
+// TestWhatIsSubmittedWithItsExclusionIsNotKeptOffOnceMore: nodes may have been excluded since it was asked for.
+func TestWhatIsSubmittedWithItsExclusionIsNotKeptOffOnceMore(t *testing.T) {
+	x := newLedger(t)
+	x.b.Submit(x.now, "1", 2, nil)
+	x.b.Exclude("1", []string{"n1"})
+	if c := x.expect(CallSubmit); !slices.Equal(c.Nodes, []string{"n1"}) {
+		t.Errorf("it is submitted as %+v", c)
+	}
+	x.answer(Answer{Array: "40"})
+	x.lists = rows("40 1 0-1 pending")
+	for range 5 {
+		if c, ok := x.next(time.Hour); !ok || c.Kind != CallList {
+			t.Fatalf("then %+v", c)
+		}
+		x.answer(Answer{Listing: launcher.Listing{Elements: x.lists}})
+	}
+}
+
+// TestWhatStaysThoughItWasCancelledIsToldOfOnce: and not once for each of its elements.
+func TestWhatStaysThoughItWasCancelledIsToldOfOnce(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 4)
+	x.lists = rows("40 1 0-3 running")
+	x.list(x.lists...)
+	x.said = nil
+	for i := range 3 {
+		x.b.Cancel(x.now, launcher.Worker{Tag: "1", Element: i})
+	}
+	for range maxTries {
+		if c := x.expect(CallCancel); len(c.Elements) != 3 {
+			t.Errorf("cancelled is %+v", c)
+		}
+		x.answer(Answer{})
+	}
+	for range 100 {
+		x.list(x.lists...)
+	}
+	x.tells("stays of 1")
+}

@@ -294,7 +294,7 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 	for _, en := range b.order {
 		if en.state == planned && due(max(free, p.submits.at())) {
 			p.submits.take(now)
-			en.state = asked
+			en.state, en.excluded = asked, en.exclude
 			return Call{Kind: CallSubmit, Tag: en.tag, Nodes: en.exclude, Count: en.throttle}, 0, true
 		}
 	}
