@@ -108,7 +108,7 @@ func (r *jobRun) submitCoordinator(ctx context.Context, dir *rundir.Dir, set []s
 		return infrastructure(fmt.Errorf("the coordinator as a job: %w", err))
 	}
 	if err := dir.WriteCoordinatorJob(rundir.CoordinatorJob{Job: id, Cluster: cluster, Submitted: time.Now().UTC().Truncate(time.Second), Set: set}); err != nil {
-		err = errors.Join(err, l.CancelCoordinator(ctx, id)) // nobody would find it
+		err = errors.Join(err, l.CancelCoordinator(ctx, id, s.Name)) // nobody would find it
 		return infrastructure(err)
 	}
 	if r.where.parsable {
@@ -229,7 +229,7 @@ const endPatience = 2 * time.Minute
 // endJob cancels the coordinator's job, and waits until it has ended.
 func endJob(ctx context.Context, q *queuedCoordinator, dir *rundir.Dir) error {
 	for begun := time.Now(); ; {
-		if err := q.launcher.CancelCoordinator(ctx, q.now.ID); err != nil {
+		if err := q.launcher.CancelCoordinator(ctx, q.now.ID, q.now.Name); err != nil {
 			return err
 		}
 		for range 10 {

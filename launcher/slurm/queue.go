@@ -13,17 +13,23 @@ import (
 	"example.org/daisy/launcher"
 )
 
-// List asks squeue once for all jobs of this user, ended ones too, and keeps those of the run. One user is the one filter that
-// does not make the controller send the jobs of everybody.
+// List asks squeue once, and keeps what is of the run.
 func (l *Launcher) List(ctx context.Context) (launcher.Listing, error) {
-	got, err := l.run(ctx, "squeue", l.on("-h", "-u", strconv.Itoa(l.uid), "-t", "all", "-o", squeueFormat)...)
-	if err == nil && strings.TrimSpace(got.stdout) == "" && strings.Contains(got.stderr, "error:") {
-		err = fmt.Errorf("squeue: it gives status 0 and no answer: %s", wordsOf(got.stderr))
-	}
+	answer, err := l.jobs(ctx, squeueFormat)
 	if err != nil {
 		return launcher.Listing{}, err
 	}
-	return parseSqueue(got.stdout, l.cfg.Run, time.Now(), func(tag string) bool { return l.noteOf(tag).Plain })
+	return parseSqueue(answer, l.cfg.Run, time.Now(), func(tag string) bool { return l.noteOf(tag).Plain })
+}
+
+// jobs asks squeue once for all jobs of this user, ended ones too. One user is the one filter that does not make the controller send the jobs
+// of everybody. An error is no empty queue, whatever the status.
+func (l *Launcher) jobs(ctx context.Context, format string) (string, error) {
+	got, err := l.run(ctx, "squeue", l.on("-h", "-u", strconv.Itoa(l.uid), "-t", "all", "-o", format)...)
+	if err == nil && strings.TrimSpace(got.stdout) == "" && strings.Contains(got.stderr, "error:") {
+		err = fmt.Errorf("squeue: it gives status 0 and no answer: %s", wordsOf(got.stderr))
+	}
+	return got.stdout, err
 }
 
 // Known asks squeue for one array. Jobs of other names under its id are not it: a controller that has lost its state gives ids out again.
