@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"example.org/daisy/internal/api"
@@ -240,4 +241,43 @@ func TestARunWhoseCoordinatorIsInTheQueueIsNotRemoved(t *testing.T) {
 	if status, stdout, stderr := call("runs", folder, "--prune", "--unfinished", "--yes"); status != exitOK || exists(dir.Path()) {
 		t.Errorf("of a job that is gone: status %d: %s%s", status, stdout, stderr)
 	}
+}
+
+// TestTheEndOfACoordinatorIsAskedForGently: a second signal would end its run without the grace of its blocks.
+func TestTheEndOfACoordinatorIsAskedForGently(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ends           time.Duration
+		cancels, looks int
+		fails          string
+	}{
+		"it waits in the queue": {0, 1, 1, ""},
+		"it ends in order":      {30 * time.Second, 1, 10, ""},
+		"it does not end":       {time.Hour, 3, 30, "it runs after 2m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun, cancels, looks := time.Now(), 0, 0
+				err := awaitEnd(t.Context(), func() error {
+					cancels++
+					return nil
+				}, func() (bool, string, error) {
+					looks++
+					return time.Since(begun) >= tc.ends, "runs", nil
+				})
+				if (err != nil) != (tc.fails != "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
+					t.Error(err)
+				}
+				if took := time.Since(begun); cancels != tc.cancels || looks > tc.looks || took > min(tc.ends, endPatience)+endLast {
+					t.Errorf("after %v: cancelled %d times and looked at %d times, want %d and at most %d", took, cancels, looks, tc.cancels, tc.looks)
+				}
+			})
+		})
+	}
+	silent := errors.New("Slurm does not answer")
+	synctest.Test(t, func(t *testing.T) {
+		err := awaitEnd(t.Context(), func() error { return nil }, func() (bool, string, error) { return false, "", silent })
+		if !errors.Is(err, silent) {
+			t.Error(err)
+		}
+	})
 }
