@@ -109,6 +109,7 @@ func TestEveryFaultOfTheOptionsIsFoundAtOnce(t *testing.T) {
 		{"time", []string{"90"}, "no unit"}, {"time", []string{"1:2:3:4"}, "wall time"}, {"time", []string{"5s"}, "less than a minute"}, {"time", []string{"-1:00"}, "wall time"}, {"time", []string{"x-1"}, "wall time"},
 		{"nice", []string{"high"}, "integer"},
 		{"cluster", []string{"a,b"}, "more than one"},
+		{"nodelist", []string{"n1", "n2"}, "2 nodes"}, {"nodelist", []string{"n[1-4]"}, "4 nodes"}, {"nodelist", []string{"n1,n2"}, "2 nodes"}, {"options", []string{"-w", "n[1-2]"}, "2 nodes"},
 		{"gres", []string{"gpu:2"}, "requires.gpu"}, {"gres", []string{"gpu:a100:2"}, "requires.gpu"}, {"gres", []string{"a,b"}, "list"}, {"gres", []string{"a::1"}, "name:type"},
 		{"array_limit", []string{"0"}, "integer from 1"},
 		{"arrays", []string{"yes"}, "neither"},
