@@ -154,6 +154,11 @@ func TestAnOwnTemplateMayNotHaveReservedDirectives(t *testing.T) {
 	if len(faults) != 2 || !strings.HasPrefix(faults[0].Text, "line 2: --array=1-4 is reserved") || !strings.HasPrefix(faults[1].Text, "line 3: --ntasks=2 is reserved") || warnings != nil {
 		t.Errorf("faults %+v, warnings %+v", faults, warnings)
 	}
+	// As Slurm 22.05 reads them: quotes hide no option, and are part of none.
+	_, faults, _ = ParseOptions(write("#!/bin/bash\n#SBATCH --comment=\"my run\" -C 'a&b' --mail-user=\"a@b\" # \"note\"\n#SBATCH \"--array=0-3\"\n{{.Setup}}\nexec {{.Worker}}\n"), at)
+	if len(faults) != 1 || !strings.HasPrefix(faults[0].Text, "line 3: --array=0-3 is reserved") {
+		t.Errorf("with quotes: %+v", faults)
+	}
 	o, faults, warnings := ParseOptions(write("#!/bin/bash\n#SBATCH -p gpu\n{{.Setup}}\n{{.Worker}}\n"), at)
 	if faults != nil || len(warnings) != 1 || o.Script == nil {
 		t.Errorf("faults %+v, warnings %+v", faults, warnings)
