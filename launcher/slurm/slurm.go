@@ -76,9 +76,12 @@ func New(c Config) (*Launcher, error) {
 		l.user = u.Username
 	}
 	// The last three decide how squeue writes lists, times and words.
-	l.commandEnv = append(append([]string{}, c.Env...), "SLURM_BITSTR_LEN=0", "SLURM_TIME_FORMAT=%s", "LC_ALL=C")
+	l.commandEnv = append(append([]string{}, c.Env...), "SLURM_BITSTR_LEN=0", secondsFormat, "LC_ALL=C")
 	return l, nil
 }
+
+// secondsFormat has commands write times as seconds since 1970, which have no zone.
+const secondsFormat = "SLURM_TIME_FORMAT=%s"
 
 // Name is "slurm".
 func (l *Launcher) Name() string { return "slurm" }
@@ -122,8 +125,10 @@ func (l *Launcher) Check(ctx context.Context) error {
 	if errs != nil {
 		return errors.Join(errs...)
 	}
-	if info, err := os.Stat(l.scripts); err != nil || !info.IsDir() {
-		return fmt.Errorf("the folder for batch scripts, %s, is not there: %w", l.scripts, err)
+	if info, err := os.Stat(l.scripts); err != nil {
+		return fmt.Errorf("the folder for batch scripts is not there: %w", err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("%s is to be the folder for batch scripts, and is a file", l.scripts)
 	}
 	if _, err := l.Site(ctx); err != nil {
 		return fmt.Errorf("the controller of Slurm does not answer: %w. Look at it with: scontrol ping", err)
