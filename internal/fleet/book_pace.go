@@ -282,8 +282,9 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 			return Call{Kind: CallExclude, Tag: en.tag, Array: en.array, Nodes: en.exclude}, 0, true
 		}
 		if en.state == bound && en.wanted > 0 && en.wanted < en.left {
-			if list := en.toCancel(); len(list) > 0 && due(paced) {
+			if list := en.toCancel(); len(list) > 0 && due(max(paced, p.polls.at())) {
 				p.changes.take(now)
+				p.polls.take(now) // a Queue looks for them before it ends them
 				for _, i := range list {
 					en.elements[i].cancel.made(now)
 				}
