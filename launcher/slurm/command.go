@@ -40,20 +40,45 @@ func (l *Launcher) run(ctx context.Context, name string, args ...string) (answer
 	return l.finish(ctx, name, cmd, func() error { return cmd.Start() })
 }
 
+// errStuck is wrapped by the error of a command that got SIGKILL and has not ended, nor perhaps begun.
+var errStuck = errors.New("nothing ends it: the disk that it is on, or needs, does not answer")
+
+// stuckAfter is how long after its time was over a command is given up that the kernel does not end.
+const stuckAfter = 5 * time.Second
+
 // finish starts a command, waits for it within its limit, and judges its end. The whole process group goes when the time is over, and
-// the command when this process ends.
+// the command when this process ends. Of one that is stuck nothing may be read: what is left of it goes on beside.
 func (l *Launcher) finish(ctx context.Context, name string, cmd *exec.Cmd, start func() error) (answer, error) {
+	limit := l.limit(name)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
+	defer cancel()
 	dieWithParent(cmd)
-	return onOneThread(func() (answer, error) { return l.finishHere(ctx, name, cmd, start) })
+	type ended struct {
+		answer
+		error
+	}
+	done := make(chan ended, 1)
+	go onOneThread(func() {
+		got, err := l.finishHere(ctx, name, cmd, start)
+		done <- ended{got, err}
+	})
+	select {
+	case e := <-done:
+		return e.answer, e.error
+	case <-ctx.Done():
+	}
+	select {
+	case e := <-done:
+		return e.answer, e.error
+	case <-time.After(stuckAfter):
+		return answer{}, fmt.Errorf("%s: %w, and %w", name, context.Cause(ctx), errStuck)
+	}
 }
 
 func (l *Launcher) finishHere(ctx context.Context, name string, cmd *exec.Cmd, start func() error) (answer, error) {
 	if err := ctx.Err(); err != nil {
 		return answer{}, fmt.Errorf("%s was not started: %w", name, context.Cause(ctx))
 	}
-	limit := l.limit(name)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
-	defer cancel()
 	stdout, stderr := &bounded{}, &bounded{}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	if cmd.SysProcAttr == nil {

@@ -170,6 +170,26 @@ func TestACommandThatHangsIsEndedWithWhatItStarted(t *testing.T) {
 	}
 }
 
+// TestACommandThatNothingEndsIsNotWaitedFor: one whose disk is away does not even die of SIGKILL, and the run would never end.
+func TestACommandThatNothingEndsIsNotWaitedFor(t *testing.T) {
+	for name, want := range map[string]time.Duration{"its time is over": 30*time.Second + stuckAfter, "the run ends": time.Second + stuckAfter} {
+		synctest.Test(t, func(t *testing.T) {
+			l := testLauncher(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if name == "the run ends" {
+				time.AfterFunc(time.Second, cancel)
+			}
+			answers, begun := make(chan struct{}), time.Now()
+			_, err := l.finish(ctx, "squeue", exec.Command("/bin/true"), func() error { <-answers; return errors.New("at last") })
+			if took := time.Since(begun); !errors.Is(err, errStuck) || took != want {
+				t.Errorf("%s: after %v: %v", name, took, err)
+			}
+			close(answers)
+		})
+	}
+}
+
 // placed is a request whose folders exist.
 func placed(t *testing.T, count int) launcher.Request {
 	t.Helper()

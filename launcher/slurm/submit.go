@@ -355,10 +355,13 @@ func (l *Launcher) runSbatch(ctx context.Context, s Submission) (string, error) 
 	if err != nil {
 		return "", notNow("%v", err)
 	}
-	defer lock.release()
 	cmd := exec.Command(program, s.Argv[1:]...)
 	cmd.Env = s.Env
 	got, err := lock.start(ctx, l, cmd)
+	if errors.Is(err, errStuck) { // it may submit as long as it lives, and keeps the lock until then
+		return "", fmt.Errorf("%w (%w)", launcher.ErrUnsure, err)
+	}
+	lock.release()
 	if err == nil {
 		if id := submittedID(got.stdout); id != "" {
 			return id, nil
