@@ -190,6 +190,33 @@ func TestACommandThatNothingEndsIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// TestACallThatChangesSomethingWaitsForAnotherOnlyAsLongAsItMay: a program that is told to end at once would wait for an sbatch that hangs.
+func TestACallThatChangesSomethingWaitsForAnotherOnlyAsLongAsItMay(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	l.Bind("3", "7")
+	fake.Say("squeue", launchertest.Answer{Stdout: rowBegin + "7|0|8|RUNNING|N/A|N/A|1|n1|dz-" + aRun + "-3|None" + rowEnd + "\n"})
+	done, err := l.change(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func(context.Context) error{
+		"submit": func(ctx context.Context) error { _, err := l.Submit(ctx, placed(t, 1)); return err },
+		"cancel": func(ctx context.Context) error { return l.Cancel(ctx, launcher.Worker{Tag: "3"}) }, "cancel an array": func(ctx context.Context) error { return l.CancelArray(ctx, "3", "7") },
+		"exclude": func(ctx context.Context) error { return l.Exclude(ctx, "7", []string{"n1"}) }, "requeue": func(ctx context.Context) error { return l.Requeue(ctx, "7") },
+		"close": l.Close,
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+	done()
+	if err := l.CancelArray(t.Context(), "3", "7"); err != nil {
+		t.Error(err)
+	}
+}
+
 // placed is a request whose folders exist.
 func placed(t *testing.T, count int) launcher.Request {
 	t.Helper()

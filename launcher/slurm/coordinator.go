@@ -210,9 +210,12 @@ func whyEnds(answer string, restarts int) EndReason {
 
 // Requeue ends a job of the user's and puts it back into the queue, under its id.
 func (l *Launcher) Requeue(ctx context.Context, id string) error {
-	l.changing.Lock()
-	defer l.changing.Unlock()
-	_, err := l.run(ctx, "scontrol", l.on("requeue", id)...)
+	done, err := l.change(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = l.run(ctx, "scontrol", l.on("requeue", id)...)
 	return err
 }
 

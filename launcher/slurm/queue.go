@@ -124,8 +124,11 @@ func (l *Launcher) tagOfArray(array string) string {
 // error"), with a status of failure although all that could be changed was; a job that is no array as "… for job 42". What has started since it
 // was last seen cannot be changed any more, and need not.
 func (l *Launcher) update(ctx context.Context, array, change string) error {
-	l.changing.Lock()
-	defer l.changing.Unlock()
+	done, err := l.change(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	got, err := l.run(ctx, "scontrol", l.on("update", "JobId="+array, change)...)
 	if err == nil || !errors.Is(err, errStatus) {
 		return err
@@ -242,8 +245,11 @@ func (l *Launcher) nameOfTag(tag string) string {
 
 // scancel runs it. Its status says nothing about jobs that have ended, so that is no error.
 func (l *Launcher) scancel(ctx context.Context, args ...string) error {
-	l.changing.Lock()
-	defer l.changing.Unlock()
+	done, err := l.change(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	got, err := l.run(ctx, "scancel", l.on(args...)...)
 	for _, words := range []string{"Invalid job id", "already completing or completed", "Job/step already"} {
 		if err != nil && strings.Contains(got.stderr, words) {

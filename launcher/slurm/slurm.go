@@ -49,8 +49,8 @@ type Launcher struct {
 	commandEnv []string
 	scripts    string
 
-	// changing is held by a call that changes something: one at a time.
-	changing sync.Mutex
+	// changing is full while a call changes something: one at a time.
+	changing chan struct{}
 
 	mu       sync.Mutex
 	closed   bool
@@ -67,7 +67,7 @@ func New(c Config) (*Launcher, error) {
 	if err := checkTag(c.Run); err != nil || !filepath.IsAbs(c.Dir) {
 		return nil, fmt.Errorf("a launcher for Slurm needs a run of letters and digits and an absolute folder, not %q and %q", c.Run, c.Dir)
 	}
-	l := &Launcher{cfg: c, uid: os.Getuid(), scripts: c.Dir, arrays: map[string]string{}, notes: map[string]submission{}}
+	l := &Launcher{cfg: c, uid: os.Getuid(), scripts: c.Dir, changing: make(chan struct{}, 1), arrays: map[string]string{}, notes: map[string]submission{}}
 	if c.UID != nil {
 		l.uid = *c.UID
 	}
@@ -78,6 +78,16 @@ func New(c Config) (*Launcher, error) {
 	// The last three decide how squeue writes lists, times and words.
 	l.commandEnv = append(append([]string{}, c.Env...), "SLURM_BITSTR_LEN=0", secondsFormat, "LC_ALL=C")
 	return l, nil
+}
+
+// change waits until no other call changes something, for as long as there is time.
+func (l *Launcher) change(ctx context.Context) (done func(), err error) {
+	select {
+	case l.changing <- struct{}{}:
+		return func() { <-l.changing }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("another call that changes something has no answer yet: %w", context.Cause(ctx))
+	}
 }
 
 // secondsFormat has commands write times as seconds since 1970, which have no zone.

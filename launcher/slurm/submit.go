@@ -273,8 +273,11 @@ func (l *Launcher) submit(ctx context.Context, r launcher.Request) (string, erro
 	if err := ctx.Err(); err != nil {
 		return "", context.Cause(ctx)
 	}
-	l.changing.Lock()
-	defer l.changing.Unlock()
+	done, err := l.change(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
 	l.mu.Lock()
 	closed, err := l.closed, l.check(r)
 	l.mu.Unlock()
