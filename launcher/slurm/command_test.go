@@ -448,12 +448,15 @@ func TestCloseCancelsWhatIsLeftAndDoesNotWaitForAFailedNode(t *testing.T) {
 // TestCloseAsksSlurmLittle: of arrays that do not end, and of those that do.
 func TestCloseAsksSlurmLittle(t *testing.T) {
 	for name, c := range map[string]struct {
+		arrays           int
 		ends             time.Duration
 		questions, calls int
 	}{
-		"they end at once": {500 * time.Millisecond, 2, 3},
-		"they end in time": {8 * time.Second, 6, 6},
-		"they do not end":  {time.Hour, 14, 9},
+		"they end at once":        {3, 500 * time.Millisecond, 2, 3},
+		"they end in time":        {3, 8 * time.Second, 6, 6},
+		"they do not end":         {3, time.Hour, 14, 9},
+		"there are no arrays":     {500, 3 * time.Second, 3, 3}, // each worker is a job, and the time is far too short for a call for each
+		"hundreds that never end": {500, time.Hour, 14, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -465,9 +468,20 @@ func TestCloseAsksSlurmLittle(t *testing.T) {
 					if time.Since(began) >= c.ends {
 						return nil, false, nil
 					}
-					return map[string]string{"40": "1", "41": "2", "42": "3"}, false, nil
+					left := map[string]string{}
+					for i := range c.arrays {
+						left[fmt.Sprint(1000+i)] = fmt.Sprint(i)
+					}
+					return left, false, nil
 				}
-				cancel := func(context.Context, string, string) error {
+				cancelled := map[string]bool{}
+				cancel := func(_ context.Context, left map[string]string, arrays []string) error {
+					for _, a := range arrays {
+						cancelled[a] = true
+						if _, is := left[a]; !is {
+							t.Errorf("%s is cancelled, and is not left", a)
+						}
+					}
 					if !last.IsZero() && time.Since(last) < time.Second {
 						t.Errorf("%v between two calls", time.Since(last))
 					}
@@ -483,8 +497,30 @@ func TestCloseAsksSlurmLittle(t *testing.T) {
 				if questions > c.questions || calls > c.calls {
 					t.Errorf("%d questions and %d calls to end something, want %d and %d at most", questions, calls, c.questions, c.calls)
 				}
+				if len(cancelled) != c.arrays {
+					t.Errorf("%d of %d are cancelled", len(cancelled), c.arrays)
+				}
 			})
 		})
+	}
+}
+
+func TestCloseEndsManyJobsOfTheRunWithOneCall(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	l.Bind("3", "7")
+	said, want := rowBegin+"99|N/A|99|RUNNING|N/A|N/A|1|n1|dz-zzzz2345-1|None"+rowEnd+"\n", []string{"-u", l.user}
+	for i := 10; i < 40; i++ {
+		said += rowBegin + fmt.Sprintf("%d|0|%d|PENDING|N/A|N/A|1||dz-%s-%d|None", i, i, aRun, i) + rowEnd + "\n"
+		want = append(want, fmt.Sprint(i))
+	}
+	fake.Say("squeue", launchertest.Answer{Stdout: said})
+	ctx, cancel := context.WithTimeout(t.Context(), 800*time.Millisecond)
+	defer cancel()
+	if err := l.Close(ctx); err == nil || !strings.Contains(err.Error(), "jobs 10, 11, ") {
+		t.Error(err)
+	}
+	if calls := fake.Calls("scancel"); len(calls) != 1 || !slices.Equal(calls[0].Args, want) {
+		t.Errorf("scancel %+v, want %q", calls, want)
 	}
 }
 

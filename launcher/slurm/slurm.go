@@ -162,7 +162,7 @@ func (l *Launcher) Close(ctx context.Context) error {
 
 // EndAll is Close for who has asked for none of the workers itself.
 func (l *Launcher) EndAll(ctx context.Context) error {
-	err := endAll(ctx, l.live, l.CancelArray)
+	err := endAll(ctx, l.live, l.cancelArrays)
 	if errors.Is(err, errNotKnown) {
 		err = fmt.Errorf("%w; squeue -u %s shows them (names with dz-%s)", err, l.user, l.cfg.Run)
 	}
@@ -172,7 +172,7 @@ func (l *Launcher) EndAll(ctx context.Context) error {
 var errNotKnown = errors.New("it is not known whether jobs of this run are left, as Slurm gives no answer that can be used")
 
 // endAll cancels what live says is left, arrays with their tags, until nothing is.
-func endAll(ctx context.Context, live func(context.Context) (left map[string]string, ending bool, err error), cancel func(ctx context.Context, tag, array string) error) error {
+func endAll(ctx context.Context, live func(context.Context) (left map[string]string, ending bool, err error), cancel func(ctx context.Context, left map[string]string, arrays []string) error) error {
 	var before map[string]string
 	tries := map[string]int{}
 	for asked := 1; ; asked++ {
@@ -184,16 +184,24 @@ func endAll(ctx context.Context, live func(context.Context) (left map[string]str
 		if err == nil && len(left) == 0 && !ending {
 			return nil
 		}
-		for i, array := range slices.Sorted(maps.Keys(left)) {
-			// Once more when it has had the time to go: what was submitted while it was cancelled is missed the first time.
-			if n := tries[array]; n >= closeTries || n > 0 && asked%closeAgain != 0 {
-				continue
-			}
+		// Once more when it has had the time to go: what was submitted while it was cancelled is missed the first time.
+		due := slices.DeleteFunc(slices.Sorted(maps.Keys(left)), func(array string) bool {
+			n := tries[array]
+			return n >= closeTries || n > 0 && asked%closeAgain != 0
+		})
+		together := 1
+		if len(due) > closeSingly {
+			together = closeTogether
+		}
+		for i := 0; i < len(due); i += together {
 			if i > 0 && !rest(ctx, closeGap) {
 				break
 			}
-			tries[array]++
-			err = errors.Join(err, cancel(ctx, left[array], array))
+			group := due[i:min(i+together, len(due))]
+			for _, array := range group {
+				tries[array]++
+			}
+			err = errors.Join(err, cancel(ctx, left, group))
 		}
 		if !rest(ctx, min(time.Duration(asked)*closeGap, longestCloseGap)) {
 			if err == nil && len(left) == 0 {
@@ -212,7 +220,17 @@ const (
 	closeGap, longestCloseGap = time.Second, 5 * time.Second
 	// closeTries is how often it ends an array, once in closeAgain questions.
 	closeTries, closeAgain = 3, 4
+	// Up to closeSingly arrays are ended one by one, by their names too; of more, closeTogether with one call.
+	closeSingly, closeTogether = 5, 200
 )
+
+// cancelArrays ends arrays of the run that a listing has just shown to be left, with their tags.
+func (l *Launcher) cancelArrays(ctx context.Context, left map[string]string, arrays []string) error {
+	if len(arrays) == 1 {
+		return l.CancelArray(ctx, left[arrays[0]], arrays[0])
+	}
+	return l.scancel(ctx, append([]string{"-u", l.user}, arrays...)...)
+}
 
 // rest waits, and reports whether there is time left.
 func rest(ctx context.Context, d time.Duration) bool {
