@@ -530,7 +530,7 @@ func (e *Engine) leaveWord(w *worker) string {
 		return "stopped"
 	case w.told == toDrain:
 		return "drained"
-	case w.killed:
+	case w.told == notTold && w.killed:
 		return "lost"
 	default:
 		return "left"
