@@ -407,7 +407,7 @@ func (e *Engine) detach(w *worker, gone bool) {
 		e.endWorker(w, e.endWord(w))
 		return
 	}
-	if (!w.launched() || e.leftInOrder(w)) && w.held == 0 && (w.leaving || w.told != notTold) {
+	if (!w.launched() || e.leftInOrder(w)) && w.held == 0 && (w.leaving || w.killed || w.told != notTold) {
 		e.endWorker(w, e.leaveWord(w))
 		return
 	}
@@ -538,6 +538,8 @@ func (e *Engine) leaveWord(w *worker) string {
 		return "stopped"
 	case w.told == toDrain:
 		return "drained"
+	case w.told == notTold && w.killed:
+		return "lost"
 	default:
 		return "left"
 	}

@@ -89,7 +89,9 @@ func (e *Engine) inspect(w *worker) time.Duration {
 	if w.answer != never && due(w.answer) {
 		e.notice("worker %s does not answer: it is killed", w.id)
 		w.answer = never
-		e.kill(w)
+		if e.kill(w); w.ended {
+			return never
+		}
 	}
 	if w.session == 0 && due(w.detached+j.ReconnectGrace) || w.session != 0 && due(w.heard+j.HeartbeatTimeout) {
 		if !w.suspect {
