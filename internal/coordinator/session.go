@@ -254,6 +254,11 @@ func (c *Coordinator) tell(f *engine.Effect) {
 		_ = s.conn.Close() // its reader tells the engine
 		return
 	}
+	c.flushSoon(s)
+}
+
+// flushSoon has what s has queued written as soon as the owner lets go.
+func (c *Coordinator) flushSoon(s *session) {
 	if !s.answered {
 		s.answered = true
 		c.owned.answered = append(c.owned.answered, s)
@@ -297,11 +302,11 @@ func (c *Coordinator) later(s *session) {
 	c.lazy = append(c.lazy, s)
 }
 
-// flushLazy sends what waits.
+// flushLazy has what waits sent.
 func (c *Coordinator) flushLazy() {
 	for i, s := range c.lazy {
 		s.queued = false
-		s.w.Flush()
+		c.flushSoon(s)
 		c.lazy[i] = nil
 	}
 	c.lazy = c.lazy[:0]

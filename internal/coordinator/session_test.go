@@ -174,3 +174,31 @@ func TestAProcessThatEndedIsNotTakenForOneThatJoinedBeforeIt(t *testing.T) {
 		t.Errorf("process %d is watched, want 1", pid)
 	}
 }
+
+// One commit may acknowledge the results of thousands of workers: nobody waits for the system calls of that.
+func TestAcknowledgementsAreWrittenWhenTheEngineIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newRun(t, lineTask(t, "a", 1, 1)) // whose loop does not run
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		s := &session{id: 1, conn: theirs, w: wire.NewWriter(theirs), greeted: true}
+		c.sessions[1] = s
+		c.owned.Lock()
+		c.tell(&engine.Effect{Kind: engine.EffectAcknowledge, Session: 1, Seq: 7})
+		c.flushLazy()
+		read := make(chan wire.Kind, 1)
+		go func() {
+			kind, _, _ := wire.NewReader(ours).Next()
+			read <- kind
+		}()
+		synctest.Wait()
+		if len(read) > 0 {
+			t.Error("it was written while the engine was taken")
+		}
+		c.release()
+		if kind := <-read; kind != wire.KindAcknowledged {
+			t.Errorf("got %v", kind)
+		}
+		c.closeSessions()
+	})
+}
