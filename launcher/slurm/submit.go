@@ -261,6 +261,12 @@ func (l *Launcher) check(r launcher.Request) error {
 // launcher.ErrUnsure where it may have accepted.
 func (l *Launcher) Submit(ctx context.Context, r launcher.Request) (array string, err error) {
 	if array, err = l.submit(ctx, r); err != nil {
+		if errors.Is(err, launcher.ErrUnsure) {
+			site, _ := l.Site(ctx) // the usual one where nobody can be asked
+			l.mu.Lock()
+			l.lateTo = time.Now().Add(2 * site.MessageTimeout)
+			l.mu.Unlock()
+		}
 		return "", fmt.Errorf("submission %q: %w", r.Tag, err)
 	}
 	return array, nil
