@@ -130,6 +130,7 @@ type element struct {
 	never     uint8 // answers in a row with a reason that never ends
 	claims    uint8 // answers that say that it was cancelled, and not by us
 	absent    uint8 // answers in a row without it
+	without   uint8 // those of them that have others of its array
 	absentAt  time.Duration
 	wantedAt  time.Duration
 	cancel    try
@@ -382,7 +383,7 @@ func (b *Book) Connected(now time.Duration, w launcher.Worker, is bool) {
 		if el.state != ran {
 			b.pace.startedAt = now
 		}
-		el.joined, el.left, el.state, el.hinted, el.absent = true, false, ran, false, 0
+		el.joined, el.left, el.state, el.hinted, el.absent, el.without = true, false, ran, false, 0, 0
 	}
 	b.count(el, 1)
 	b.pace.stir()

@@ -93,7 +93,7 @@ func (b *Book) row(now time.Duration, r *launcher.Element) {
 	for i := first; i <= last; i++ {
 		if el := &en.elements[i]; el.state != over {
 			el.answer = b.pace.answers
-			el.absent = 0
+			el.absent, el.without = 0, 0
 			b.judge(now, en, i, r)
 			if r.State == launcher.Pending && el.state != over {
 				waiting++
@@ -296,13 +296,16 @@ func (b *Book) absentees(en *entry) {
 		}
 		w := launcher.Worker{Tag: en.tag, Element: i}
 		if b.alive(el, w) {
-			el.absent = 0
+			el.absent, el.without = 0, 0
 			continue
 		}
 		if el.absent == 0 || el.joined && b.cfg.Heard(w) >= el.absentAt { // what it said last came since: its absence begins anew
-			el.absent, el.absentAt = 0, b.askedAt
+			el.absent, el.without, el.absentAt = 0, 0, b.askedAt
 		}
 		el.absent = min(el.absent+1, 200)
+		if en.shown {
+			el.without = min(el.without+1, 200)
+		}
 		if el.state == ran && !el.hinted {
 			b.count(el, -1)
 			el.hinted = true
@@ -310,15 +313,16 @@ func (b *Book) absentees(en *entry) {
 			b.tell(News{Kind: NewsStatus, Status: launcher.Status{Worker: w, State: launcher.Unknown}})
 		}
 		cancelled := en.cancelled(el)
+		called := el.wanted && (el.cancel.times > 0 || en.cancel.times > 0)
 		switch {
 		case el.left && el.absent >= withdrawnAnswers:
 			b.finish(en, i, launcher.End{Cause: launcher.Exited}, false)
-		case el.state != ran && el.absent >= withdrawnAnswers && (en.shown || cancelled):
+		case el.state != ran && (called && el.absent >= withdrawnAnswers || en.shown && el.without >= withdrawnAnswers):
 			// Pending elements that are cancelled leave no trace.
 			if cancelled || !b.ask(el) {
 				b.vanish(en, i)
 			}
-		case en.shown && el.state == ran && el.absent >= withdrawnAnswers && b.ask(el):
+		case en.shown && el.state == ran && el.without >= withdrawnAnswers && b.ask(el):
 		case b.gone(en, el):
 			gone = true
 			if en.shown && (el.givenUp || cancelled && !b.mayLive(en, i)) {

@@ -37,6 +37,24 @@ func TestElementsAreCancelledOnceAFreshAnswerShowsThem(t *testing.T) {
 	x.tells("stays of 1")
 }
 
+func TestAnElementThatIsOnlyToBeCancelledIsNotGoneForThat(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 3)
+	x.list(rows("40 1 0-0 running", "40 1 1-2 pending")...)
+	x.said = nil
+	x.list() // incomplete, and nobody can know
+	x.b.Cancel(x.now, launcher.Worker{Tag: "1", Element: 1})
+	x.list(rows("40 1 0-0 running", "40 1 2-2 pending")...)
+	x.tells("1.0 unknown", "1.0 running")
+	if c := x.expect(CallList); c.Kind != CallList {
+		t.Error(c)
+	}
+	x.answer(Answer{Listing: launcher.Listing{Elements: rows("40 1 0-0 running", "40 1 1-2 pending")}})
+	if c := x.expect(CallCancel); !slices.Equal(c.Elements, []int{1}) {
+		t.Errorf("cancelled is %+v", c)
+	}
+}
+
 func TestAnArrayOfWhichNothingIsWantedIsCancelledWholeAndAtOnce(t *testing.T) {
 	x := newLedger(t)
 	x.submitted("1", "40", 3)
