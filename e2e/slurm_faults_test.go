@@ -140,7 +140,7 @@ func TestOnSlurmJobsThatOutliveTheirSlurmdKeepTheirBlocks(t *testing.T) {
 }
 
 func TestOnSlurmANodeOnWhichNoWorkerStartsIsLeftAlone(t *testing.T) {
-	r := newSlurmRun(t, slurmlab.Options{NoAccounting: true}, 130, "", `setup = '[ "$SLURMD_NODENAME" != n2 ] || exit 3'`, "max_workers = 104")
+	r := newSlurmRun(t, slurmlab.Options{NoAccounting: true}, 150, "", `setup = '[ "$SLURMD_NODENAME" != n2 ] || exit 3'`, "max_workers = 120")
 	s := r.begin()
 	r.untilBegun(13)
 	s.stderr.await(t, "n2")
