@@ -112,7 +112,7 @@ func TestOnSlurmWorkersStartAtOnceAndAreAskedForAtOnce(t *testing.T) {
 	if len(started) != 6 || len(began) != 6 || len(timesOf(calls, "sbatch")) != 6 {
 		t.Fatalf("%d workers, %d blocks, and the calls %v", len(started), len(began), calls)
 	}
-	// Medians, as other programs run on this machine; the budgets are 300 ms and 1 s.
+	// Medians, as other programs run on this machine.
 	var starts, asks, gaps []time.Duration
 	for i := range started {
 		starts = append(starts, began[i].Sub(started[i]))
@@ -133,10 +133,10 @@ func TestOnSlurmWorkersStartAtOnceAndAreAskedForAtOnce(t *testing.T) {
 	if m := gaps[len(gaps)/2]; m > 2500*time.Millisecond {
 		t.Errorf("the median from a last block to sbatch is %v", m)
 	}
-	if m := starts[len(starts)/2]; m > time.Second {
+	if m := starts[len(starts)/2]; m > 300*time.Millisecond {
 		t.Errorf("the median of the starts is %v", m)
 	}
-	if m := asks[len(asks)/2]; m > 3*time.Second {
+	if m := asks[len(asks)/2]; m > time.Second {
 		t.Errorf("the median from a free budget to sbatch is %v", m)
 	}
 }
