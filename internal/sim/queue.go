@@ -250,8 +250,15 @@ func (q *queue) make(c *call, n uint64) {
 	}
 }
 
-// couldKnow: the system has told everybody since that it lost its state. A call that was on its way then is not its caller's fault.
-func (q *queue) couldKnow() bool { return q.world.now > q.forgot+2*time.Minute }
+// couldKnow: the system has told everybody since that it lost its state. A call that was on its way then is not its caller's fault, nor what a
+// coordinator does that has slept since.
+func (q *queue) couldKnow() bool {
+	since := q.forgot
+	if co := q.world.co; co != nil {
+		since = max(since, co.stalledTo)
+	}
+	return q.world.now > since+2*time.Minute
+}
 
 // ours is an array that elements may be cancelled of. The command has no filter of its own.
 func (q *queue) ours(id, tag string) *array {
