@@ -233,6 +233,23 @@ def work(block):
 """)  # fmt: skip
         self.assertEqual(out, "")
 
+    def test_a_run_with_a_mask_can_be_gone_on_with(self):
+        self.succeeds(
+            "def work(block): assert os.path.exists('go')\n"
+            + MAIN
+            + """
+    try:
+        run_blockwise(line("a", work, max_retries=0, skip_mask=bytes([0, 1, 0, 0])), progress=False)
+    except daisy_submit.BlocksFailed:
+        pass
+"""
+        )
+        self.write("go", "")
+        again = subprocess.run([program.find(), "retry", "runs/latest", "--json"], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        task = json.loads(again.stdout.splitlines()[-1])["stats"]["tasks"][0]
+        self.assertEqual((task["success"], task["skipped_why"]["mask"]), (3, 1))
+
     def test_a_run_that_was_stopped_by_another_is_no_failure_of_blocks(self):
         out = self.succeeds(
             "def work(block): time.sleep(1000)\n"
@@ -345,6 +362,18 @@ class Ends(Folder):
         status, _, state, success = self.run_then("100ms", lambda p: p.kill())
         self.assertEqual((status, state, success), (-signal.SIGKILL, "interrupted", 0))
 
+    def test_a_python_that_is_killed_before_the_run_has_begun_leaves_no_file(self):
+        os.mkfifo(self.path("read"))
+        self.write("submit", "#!/bin/sh\nfor job; do :; done\ncat $job > job\necho > read\nexec cat\n")  # the job is the last argument
+        os.chmod(self.path("submit"), 0o755)
+        with self.start(self.write("script.py", HEAD + MAIN + "    run_blockwise(line('a', note, skip_mask=bytes(4)))\n"), env={"DAISY_SUBMIT": self.path("submit"), "TMPDIR": self.folder}) as p:
+            self.addCleanup(p.kill)
+            self.read("read")
+            p.kill()
+            p.communicate()
+        self.assertIn('skip_mask = "/dev/fd/', self.read("job"))
+        self.only_left("job", "read", "script.py", "submit")
+
     @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
     def test_a_child_that_it_has_forked_does_not_hold_the_run(self):
         def end(p):
@@ -355,7 +384,7 @@ class Ends(Folder):
         self.assertEqual((status, state, success), (-signal.SIGKILL, "interrupted", 0))
 
     def test_where_daisy_submit_is_killed_the_exception_says_how_to_go_on(self):
-        def killed(arguments, folder, out, err):
+        def killed(arguments, folder, out, err, files):
             out(json.dumps({"event": "notice", "text": "run directory: /a b/runs/x"}))
             return program.Ended(-9, [], False)
 
@@ -406,10 +435,10 @@ class Scripts(Folder):
         self.assertIn("first was typed in, and is in no file: put it into a file", err)
         self.only_left()
 
-    def test_in_a_folder_that_cannot_be_written(self):
-        with mock.patch("tempfile.mkstemp", side_effect=PermissionError(13, "Permission denied", "x")), self.assertRaises(daisy_submit.DaisySubmitError) as caught:
+    def test_where_no_temporary_file_can_be_written(self):
+        with mock.patch("tempfile.TemporaryFile", side_effect=PermissionError(13, "Permission denied", "x")), self.assertRaises(daisy_submit.DaisySubmitError) as caught:
             daisy_submit.run_blockwise(Task("a", Roi((0,), (10,)), Roi((0,), (10,)), Roi((0,), (10,)), os.path.join))
-        self.assertIn(f"cannot be written into the present folder, {os.getcwd()}: Permission denied; change into", str(caught.exception))
+        self.assertIn("the job file cannot be written into the folder for temporary files: Permission denied; set the variable TMPDIR", str(caught.exception))
 
     def test_of_a_module_that_is_run(self):
         self.write("tool.py", HEAD + MAIN + "    " + self.RUN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -96,11 +97,19 @@ def make(
 
 
 def _run(job: Job, show: showing.Silent) -> result.RunResult:
-    files: List[str] = []
+    files = contextlib.ExitStack()
+    paths: List[str] = []
 
-    def remove() -> None:
-        while files:
-            os.unlink(files.pop())
+    def hand_over(content: bytes) -> str:
+        """A path of these bytes for the program. The file has no name, so that nothing of it is left however either of the two ends."""
+        try:
+            file = files.enter_context(tempfile.TemporaryFile())
+            file.write(content)
+            file.seek(0)
+        except OSError as e:
+            raise DaisySubmitError(f"the job file cannot be written into the folder for temporary files: {e.strerror or e}; set the variable TMPDIR to one that has room and that you may write to") from e
+        paths.append(f"/dev/fd/{file.fileno()}")
+        return paths[-1]
 
     stats: List[Mapping[str, Any]] = []
     directory: List[str] = []
@@ -110,7 +119,7 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
         nonlocal held
         event = json.loads(line)
         # The run has begun, and has in its directory what it needs of the files.
-        remove()
+        files.close()
         for said in held or ():
             show.notice(said)
         held = None
@@ -129,20 +138,18 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
         elif not line.startswith("next: "):  # the exception says it, too
             show.notice(line)
 
-    try:
-        path = write(job, files)
-        written = "|".join(map(re.escape, files))
-        ended = program.run(["run", "--json", "--with-stdin", path], job.folder, out, err)
-    finally:
-        remove()
+    with files:
+        masks = {task: hand_over(content) for task, content in job.masks.items()}
+        path = hand_over(job.text(masks).encode())
+        ended = program.run(["run", "--json", "--with-stdin", path], job.folder, out, err, [int(os.path.basename(p)) for p in paths])
     if not stats:
         if ended.interrupted:
             raise KeyboardInterrupt
         if ended.status < 0:
             following = [f"next: {shlex.quote(program.find())} run --resume {shlex.quote(at)}   # what is left" for at in directory[:1]]
             raise DaisySubmitError("\n".join([f"daisy-submit was ended by signal {-ended.status}, before the run had", *ended.said, *following]))
-        # Where the line stands in a file that is gone says nothing.
-        text = re.sub(rf"({written})(:\d+)?: ", "", "\n".join(ended.said)) or f"it ended with status {ended.status} and without a word"
+        # Where the line stands in a file that nobody sees says nothing.
+        text = re.sub(rf"({'|'.join(paths)})(:\d+)?: ", "", "\n".join(ended.said)) or f"it ended with status {ended.status} and without a word"
         raise JobError(text) if ended.status == 2 else DaisySubmitError(text)
     how = result.read(stats[-1])
     following = [line for line in ended.said if line.startswith("next: ")]
@@ -157,19 +164,3 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
     told = how.message or " ".join(line for line in ended.said if line not in following)
     raise RunNotComplete("\n".join([f"the run ended before all blocks were done ({how.state}): {told}", repr(how), *following]), how)
 
-
-def write(job: Job, files: List[str]) -> str:
-    """Writes the job file and its masks beside it; files gets their paths."""
-
-    def new(suffix: str, content: bytes) -> str:
-        try:
-            handle, path = tempfile.mkstemp(suffix, ".daisy-submit-", job.folder)
-            files.append(path)
-            with os.fdopen(handle, "wb") as f:
-                f.write(content)
-        except OSError as e:
-            raise DaisySubmitError(f"the job file cannot be written into the present folder, {job.folder}: {e.strerror}; change into one that has room and that you may write to") from e
-        return path
-
-    masks = {task: os.path.basename(new(".npy", content)) for task, content in job.masks.items()}
-    return new(".toml", job.text(masks).encode())
