@@ -646,6 +646,43 @@ class Jobs(Folder):
             line("a", init_callback_fn=plain)
         self.assertIn(f'tracking = "{self.path("m")}"', daisy_submit.job_file([line("a", tracking_path="m/a"), line("b", tracking_path="m/b")]))
 
+    def test_all_arguments_of_a_wrong_kind_are_named_at_once(self):
+        with self.assertRaises(daisy_submit.JobError) as caught:
+            daisy_submit.job_file(
+                line("a", max_workers="four", max_retries=2.5, requires=4, settings=[1], timeout="x", tracking_path=3), 7, name=3, directory=5, resources=4,
+                settings={"a": 3, "*": {"env": 4, "x": {"y": [None]}, 5: 6}}, slurm=[1], grace=None, max_failures=1,
+            )  # fmt: skip
+        task, value = 'task "a": ', "a string, a number, True or False, or a list or dict of these"
+        self.assertEqual(
+            str(caught.exception).splitlines(),
+            [
+                'launcher is 7 (int); wanted "local", "serial" or "slurm"',
+                "name is 3 (int); wanted a string",
+                "directory is 5 (int); wanted a path",
+                'resources is 4 (int); wanted a dict, as {"cpu": 4, "memory": "16GiB"}',
+                "settings['a'] is 3 (int); wanted a dict of keys of [[task]], as {\"priority\": 2}",
+                f"settings['*']['x']['y'][0] is None (NoneType); wanted {value}",
+                "a key of settings['*'] is 5 (int); wanted a string",
+                "settings['*']['env'] is 4 (int); wanted a dict",
+                'slurm is [1] (list); wanted a dict of keys of [slurm], as {"partition": "gpu"}',
+                'slurm is [1] (list); wanted launcher="slurm" beside it, or no slurm: nothing of it holds with launcher=7',
+                f"grace is None (NoneType); wanted {value}",
+                task + "max_workers is 'four' (str); wanted a whole number",
+                task + "max_retries is 2.5 (float); wanted a whole number",
+                task + "timeout is 'x' (str); wanted seconds, 0 or infinity for no limit",
+                task + "tracking_path is 3 (int); wanted a path",
+                task + 'requires is 4 (int); wanted a dict, as {"cpu": 4, "memory": "16GiB"}',
+                task + "settings is [1] (list); wanted a dict of keys of [[task]], as {\"priority\": 2}",
+            ],
+        )
+        for pattern, tasks, keys in (
+            ('^settings is 3 \\(int\\); wanted a dict of dicts, as {"predict": {"priority": 2}}, by task', line("a"), {"settings": 3}),
+            ("""^slurm is {'time': '1h'} .*wanted launcher="slurm" beside it, or no slurm: nothing of it holds with launcher='local'$""", line("a"), {"slurm": {"time": "1h"}}),
+            ('^task "a": upstream_tasks is 5', line("a", upstream_tasks=5), {}),
+        ):
+            with self.assertRaisesRegex(daisy_submit.JobError, pattern):
+                daisy_submit.job_file(tasks, **keys)
+
     @unittest.skipUnless(daisy, "daisy is not installed")
     def test_with_daisy_its_tasks_are_taken_whole(self):
         def task(name, **keys):
@@ -812,6 +849,7 @@ class Values(unittest.TestCase):
             self.skipTest("this Python reads no TOML")
         for value in ('a"b\\c\n\x00\x1f\x7f ä 𝄞', True, 0, -5, 1.5, 1e300, [], [1, "a", [2]], {"a": 1, "b c": {"d.e": "f"}}, {}):
             self.assertEqual(tomllib.loads(toml.table("[x]", {"k": value}))["x"]["k"], value)
+        self.assertEqual(toml.value(type("float64", (float,), {"__repr__": lambda v: "np.float64(1.5)"})(1.5)), "1.5")
         self.assertRaises(TypeError, toml.value, object())
         self.assertRaisesRegex(daisy_submit.JobError, "not UTF-8", toml.value, "\udcff")
 

@@ -10,10 +10,10 @@ import shlex
 import tempfile
 from typing import Any, Dict, List, Mapping, Optional
 
-from . import program, result
+from . import arguments, program, result
 from . import progress as showing
 from .errors import BlocksFailed, DaisySubmitError, JobError, RunNotComplete
-from .job import INSTEAD, Job, run_name
+from .job import INSTEAD, Job, flatten, rows_of, run_name
 
 # The script that "export" imports at the moment.
 importing: Optional[str] = None
@@ -86,14 +86,29 @@ def make(
     for key in run_keys:
         if key in INSTEAD:
             raise JobError(f"{key} is an option of daisy's run_blockwise that is not here: {INSTEAD[key]}")
+    given = [(n, d) for n, d in (("directory", directory), ("tracking", tracking)) if d is not None]
+    arguments.check(
+        [("launcher", launcher, isinstance(launcher, str), '"local", "serial" or "slurm"'), ("name", name, name is None or isinstance(name, str), "a string")]
+        + [(n, d, arguments.is_path(d), "a path") for n, d in given]
+        + arguments.table("resources", {} if resources is None else resources)
+        + _settings({} if settings is None else settings)
+        + arguments.table("slurm", {} if slurm is None else slurm, 'a dict of keys of [slurm], as {"partition": "gpu"}')
+        + [("slurm", slurm, launcher == "slurm", f'launcher="slurm" beside it, or no slurm: nothing of it holds with launcher={launcher!r}')][: bool(slurm)]
+        + [row for k, v in run_keys.items() for row in arguments.values(k, v)]
+        + [row for task in flatten(tasks)[0] for row in rows_of(task)]
+    )
     run: Dict[str, Any] = {"name": run_name(name), "launcher": launcher}
-    for key, value in (("directory", directory), ("tracking", tracking)):
-        if value is not None:
-            run[key] = os.fspath(value)
+    run.update((n, os.fspath(d)) for n, d in given)
     if resources is not None:
         run["resources"] = dict(resources)
     run.update(run_keys)
     return Job(tasks, run, settings or {}, slurm or {}, os.getcwd())
+
+
+def _settings(settings: Any) -> List[arguments.Row]:
+    if not isinstance(settings, Mapping):
+        return [("settings", settings, False, 'a dict of dicts, as {"predict": {"priority": 2}}, by task or "*" for all')]
+    return [row for task, keys in settings.items() for row in arguments.keys_of_task(f"settings[{task!r}]", keys)]
 
 
 def _run(job: Job, show: showing.Silent) -> result.RunResult:
