@@ -163,7 +163,8 @@ func decode(file, text string) (doc map[string]any, root *node, _ *Errors) {
 	if deepAt > 0 {
 		return nil, nil, failure(file, deepAt, "nested more than %d levels deep; that is no job file", deepest)
 	}
-	if _, err := toml.Decode(text, &doc); err != nil {
+	doc, err := decodeTOML(text)
+	if err != nil {
 		var syntax toml.ParseError
 		if errors.As(err, &syntax) {
 			return nil, nil, failure(file, syntax.Position.Line, "%s", strings.TrimSuffix(syntax.Message, "."))

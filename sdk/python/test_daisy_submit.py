@@ -451,6 +451,7 @@ class Scripts(Folder):
         self.refused(MAIN + "    run_blockwise(line('a', note), progress=False, graze='1s')\n", 'unknown key "graze"; did you mean "grace"?')
         self.refused(MAIN + "    run_blockwise(line('a', note, skip_mask=bytes(3)), progress=False)\n", 'task "a": skip_mask: the mask has shape (3)')
         self.refused(MAIN + "    run_blockwise(line('a', note, settings={'timeout': 10}), progress=False)\n", "timeout: found the bare number 10")
+        self.refused(MAIN + "    run_blockwise(line('a', note, blocks=2**70), progress=False)\n", f'task "a": total.shape: {10 * 2**70} on axis 0 is too far from 0; allowed is within 2^58 of it')
 
     def test_without_the_program_the_places_are_named(self):
         status, _, err = self.script(MAIN + "    " + self.RUN, env={"DAISY_SUBMIT": "/nowhere/daisy-submit"})
