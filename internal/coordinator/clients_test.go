@@ -655,29 +655,68 @@ func TestAResumeListensWhereClientsWereToldTo(t *testing.T) {
 }
 
 // A script may have several threads with one client.
-func TestAClientMayHaveSeveralBlocksAtOnce(t *testing.T) {
+func TestAClientMayHaveSeveralBlocksAtOnceAndEachCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		task := clientTask(t, "a", 6)
-		task.MaxWorkers = 1
+		task := clientTask(t, "a", 7)
+		task.MaxWorkers = 3
 		c := newRun(t, task)
 		ended := loops(t, c)
 		d, other := visit(t, c), visit(t, c)
 		var held []daisywire.Block
-		for range 4 {
+		for range 3 {
 			held = append(held, d.acquire("a"))
 		}
 		other.ask("a")
-		for _, i := range []int{3, 0, 2} {
-			d.release(held[i])
+		d.ask("a")
+		synctest.Wait()
+		if s := got[api.State](t, c, http.MethodGet, api.PathState, ""); s.Tasks[0].Running != 3 || s.Tasks[0].Leased != 3 {
+			t.Errorf("with max_workers 3 there run %d blocks, and %d are handed out", s.Tasks[0].Running, s.Tasks[0].Leased)
 		}
+		d.release(held[2])
+		others := other.block() // it has waited for longer
+		d.release(held[0])
+		held[0] = d.block()
 		d.say(daisywire.Message{Kind: daisywire.BlockFailed, Block: held[1], Error: "no"})
-		other.release(other.block())
-		if n := other.work("a", 0); n != 2 {
+		d.release(held[0])
+		other.release(others)
+		if n := other.work("a", 0); n != 3 {
 			t.Errorf("the other client did %d blocks more", n)
 		}
 		<-ended
-		if n, _ := c.engine.Tally(0); n.Success != 6 || n.Retries != 1 || n.Processed != 7 {
+		if n, _ := c.engine.Tally(0); n.Success != 7 || n.Retries != 1 || n.Processed != 8 {
 			t.Errorf("%+v", n)
+		}
+		views, _, _ := c.engine.EndedRows(0, 10, nil)
+		slots := map[string]int{}
+		for _, v := range views {
+			slots[v.ID] = v.Slots
+		}
+		if slots["client"] != 3 || slots["client+2"] != 1 {
+			t.Errorf("the clients have %v slots", slots)
+		}
+	})
+}
+
+func TestNamesOfClientsComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newRun(t, clientTask(t, "a", 9))
+		ended := loops(t, c)
+		stays := visit(t, c)
+		stays.release(stays.acquire("a", 7))
+		for range 4 { // the script is started again and again beside the other
+			again := visit(t, c)
+			again.release(again.acquire("a", 7))
+			_ = again.conn.Close()
+			synctest.Wait()
+		}
+		two, three := visit(t, c), visit(t, c)
+		two.release(two.acquire("a", 7))
+		three.release(three.acquire("a", 7))
+		stays.work("a", 7)
+		<-ended
+		c.closeSessions()
+		if got, want := rowsOf(c), append(slices.Repeat([]string{"client-7+2 left 1/0"}, 5), "client-7 left 3/0", "client-7+3 left 1/0"); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			t.Errorf("the workers are %q, want %q", got, want)
 		}
 	})
 }
