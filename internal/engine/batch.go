@@ -125,6 +125,8 @@ func (e *Engine) ask(call *fleet.Call) {
 		for _, i := range call.Elements {
 			f.Workers = append(f.Workers, launcher.Worker{Tag: call.Tag, Element: i})
 		}
+	case fleet.CallCancelArrays:
+		f.Kind, f.Workers = EffectCancel, call.Workers
 	}
 	e.emit(f)
 }

@@ -179,6 +179,8 @@ const (
 	// CallCancel: Elements of Tag. CallCancelArray: Array, of Tag.
 	CallCancel
 	CallCancelArray
+	// CallCancelArrays: Workers, which are all that is left of many arrays. It is for looking what is there first.
+	CallCancelArrays
 )
 
 // A Call is one request to the batch system.
@@ -187,6 +189,7 @@ type Call struct {
 	Tag, Array string
 	Arrays     []string
 	Elements   []int
+	Workers    []launcher.Worker
 	Nodes      []string
 	Count      int
 }

@@ -398,15 +398,46 @@ func TestCloseCancelsWhatIsLeftAndDoesNotWaitForAFailedNode(t *testing.T) {
 	}
 }
 
+func TestWorkersOfManySubmissionsAreCancelledInOneCallOfWhatIsThere(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	row := func(job, element, tag, state string) string {
+		return rowBegin + job + "|" + element + "|" + job + "|" + state + "|N/A|N/A|1||dz-" + aRun + "-" + tag + "|None" + rowEnd + "\n"
+	}
+	fake.Say("squeue", launchertest.Answer{Stdout: row("41", "0", "3", "PENDING") + row("42", "0", "4", "PENDING") + row("43", "0", "5", "COMPLETED") + row("44", "0-1", "6", "PENDING")})
+	var workers []launcher.Worker
+	for tag, array := range map[string]string{"3": "41", "4": "99", "5": "43", "6": "44"} { // 42 is a twin
+		l.Bind(tag, array)
+		workers = append(workers, launcher.Worker{Tag: tag}, launcher.Worker{Tag: tag, Element: 1})
+	}
+	if err := l.Cancel(t.Context(), workers...); err != nil {
+		t.Fatal(err)
+	}
+	if calls := fake.Calls("scancel"); len(calls) != 1 || !slices.Equal(calls[0].Args, []string{"41_[0]", "44_[0-1]"}) {
+		t.Errorf("scancel %+v", calls)
+	}
+	if err := l.cancelListed(t.Context(), map[string]string{"44": "6", "41": "3"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fake.Calls("scancel")[1].Args, []string{"-u", l.user, "41", "44"}; !slices.Equal(got, want) {
+		t.Errorf("scancel %q, want %q", got, want)
+	}
+	if err := l.cancelListed(t.Context(), map[string]string{"44": "6"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fake.Calls("scancel")[2].Args, []string{"-u", l.user, "-n", "dz-" + aRun + "-6", "44"}; !slices.Equal(got, want) {
+		t.Errorf("scancel %q, want %q", got, want)
+	}
+}
+
 // TestCloseAsksSlurmLittle: of arrays that do not end, and of those that do.
 func TestCloseAsksSlurmLittle(t *testing.T) {
 	for name, c := range map[string]struct {
 		ends             time.Duration
 		questions, calls int
 	}{
-		"they end at once": {500 * time.Millisecond, 2, 3},
-		"they end in time": {8 * time.Second, 6, 6},
-		"they do not end":  {time.Hour, 14, 9},
+		"they end at once": {500 * time.Millisecond, 2, 1},
+		"they end in time": {8 * time.Second, 5, 2},
+		"they do not end":  {time.Hour, 15, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -420,7 +451,10 @@ func TestCloseAsksSlurmLittle(t *testing.T) {
 					}
 					return map[string]string{"40": "1", "41": "2", "42": "3"}, false, nil
 				}
-				cancel := func(context.Context, string, string) error {
+				cancel := func(_ context.Context, arrays map[string]string) error {
+					if len(arrays) != 3 {
+						t.Errorf("%v are cancelled together", arrays)
+					}
 					if !last.IsZero() && time.Since(last) < time.Second {
 						t.Errorf("%v between two calls", time.Since(last))
 					}

@@ -165,7 +165,7 @@ func (l *Launcher) Cancel(ctx context.Context, workers ...launcher.Worker) error
 	if err != nil {
 		return err
 	}
-	var errs []error
+	var targets []string
 	for _, tag := range slices.Sorted(maps.Keys(wanted)) {
 		l.mu.Lock()
 		array := l.arrays[tag]
@@ -174,14 +174,17 @@ func (l *Launcher) Cancel(ctx context.Context, workers ...launcher.Worker) error
 		if len(live) == 0 {
 			continue
 		}
-		// Never with filters: those make scancel end the whole pending rest of the array.
 		target := array + "_[" + writeElements(live) + "]"
 		if l.noteOf(tag).Plain {
 			target = array
 		}
-		errs = append(errs, l.scancel(ctx, target))
+		targets = append(targets, target)
 	}
-	return errors.Join(errs...)
+	if targets == nil {
+		return nil
+	}
+	// Never with filters: those make scancel end the whole pending rest of the array.
+	return l.scancel(ctx, targets...)
 }
 
 // liveOf are those of the wanted elements of an array that a listing has and that have not ended, in order.
@@ -219,6 +222,17 @@ func (l *Launcher) CancelArray(ctx context.Context, tag, array string) error {
 		return fmt.Errorf("tag %q, array %q: no tag or no job id", tag, array)
 	}
 	return l.scancel(ctx, "-u", l.user, "-n", l.nameOfTag(tag), array)
+}
+
+// cancelListed ends arrays whole that a listing has just shown to be of this run, with their tags: a single one with the filters, which cannot
+// name several.
+func (l *Launcher) cancelListed(ctx context.Context, arrays map[string]string) error {
+	if len(arrays) == 1 {
+		for array, tag := range arrays {
+			return l.CancelArray(ctx, tag, array)
+		}
+	}
+	return l.scancel(ctx, append([]string{"-u", l.user}, slices.Sorted(maps.Keys(arrays))...)...)
 }
 
 // nameOfTag is the job name of a submission as it was made: the prefix may have changed since.

@@ -9,11 +9,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -147,7 +145,7 @@ func (l *Launcher) Close(ctx context.Context) error {
 
 // EndAll is Close for who has asked for none of the workers itself.
 func (l *Launcher) EndAll(ctx context.Context) error {
-	err := endAll(ctx, l.live, l.CancelArray)
+	err := endAll(ctx, l.live, l.cancelListed)
 	if errors.Is(err, errNotKnown) {
 		err = fmt.Errorf("%w; squeue -u %s shows them (names with dz-%s)", err, l.user, l.cfg.Run)
 	}
@@ -157,7 +155,7 @@ func (l *Launcher) EndAll(ctx context.Context) error {
 var errNotKnown = errors.New("it is not known whether jobs of this run are left, as Slurm gives no answer that can be used")
 
 // endAll cancels what live says is left, arrays with their tags, until nothing is.
-func endAll(ctx context.Context, live func(context.Context) (left map[string]string, ending bool, err error), cancel func(ctx context.Context, tag, array string) error) error {
+func endAll(ctx context.Context, live func(context.Context) (left map[string]string, ending bool, err error), cancel func(ctx context.Context, arrays map[string]string) error) error {
 	var before map[string]string
 	tries := map[string]int{}
 	for asked := 1; ; asked++ {
@@ -169,16 +167,16 @@ func endAll(ctx context.Context, live func(context.Context) (left map[string]str
 		if err == nil && len(left) == 0 && !ending {
 			return nil
 		}
-		for i, array := range slices.Sorted(maps.Keys(left)) {
+		now := map[string]string{}
+		for array, tag := range left {
 			// Once more when it has had the time to go: what was submitted while it was cancelled is missed the first time.
-			if n := tries[array]; n >= closeTries || n > 0 && asked%closeAgain != 0 {
-				continue
+			if n := tries[array]; n == 0 || n < closeTries && asked%closeAgain == 0 {
+				tries[array]++
+				now[array] = tag
 			}
-			if i > 0 && !rest(ctx, closeGap) {
-				break
-			}
-			tries[array]++
-			err = errors.Join(err, cancel(ctx, left[array], array))
+		}
+		if len(now) > 0 {
+			err = errors.Join(err, cancel(ctx, now))
 		}
 		if !rest(ctx, min(time.Duration(asked)*closeGap, longestCloseGap)) {
 			if err == nil && len(left) == 0 {
@@ -193,7 +191,7 @@ func endAll(ctx context.Context, live func(context.Context) (left map[string]str
 }
 
 const (
-	// closeGap is between two calls of Close that change something, and before its second question; longestCloseGap between two questions.
+	// closeGap is before the second question of Close, longestCloseGap between two later ones at most. What changes something follows a question.
 	closeGap, longestCloseGap = time.Second, 5 * time.Second
 	// closeTries is how often it ends an array, once in closeAgain questions.
 	closeTries, closeAgain = 3, 4
