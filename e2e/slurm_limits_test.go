@@ -230,7 +230,7 @@ func TestOnSlurmWorkersFillTheirNodes(t *testing.T) {
 			fmt.Sprintf("slots = \"fill\"\nmax_workers = %d\nrequires = { %s }\n%s\n", maxWorkers, requires, slurm)
 	}
 	j := newSlurmJob(t, lab, "alice", "fill", job("[slurm]\ntime = \"10m\"\npartition = \"whole\"",
-		task("cores", `cpu = 1, memory = "900MiB"`, "", 32, 16),
+		task("cores", `cpu = 1, memory = "900MiB"`, "", 80, 16), // the first node has some time alone
 		task("memory", `cpu = 1, memory = "900MiB"`, `slurm.memory_option = "mem"`, 2, 2),
 		task("gpus", `cpu = 1, memory = "100MiB", gpu = 1`, "", 4, 8)))
 	r := j.completes()
