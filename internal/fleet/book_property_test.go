@@ -589,7 +589,7 @@ func (s *site) checkRates() {
 			}
 		}
 	}
-	most(150, CallList, CallKnown)
+	most(150, CallList, CallKnown, CallCancel, CallCancelArrays) // elements are looked for before they are cancelled
 	most(60, CallSubmit)
 	most(20, CallAccount)
 }
