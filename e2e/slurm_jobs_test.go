@@ -110,7 +110,13 @@ func (j *slurmJob) ends(s *submit, status int) result {
 // completes runs it on Slurm and here, and wants the same of both, and nothing left.
 func (j *slurmJob) completes(env ...string) result {
 	j.t.Helper()
-	r := j.ends(j.start("slurm", env...), 0)
+	return j.wantComplete(j.start("slurm", env...))
+}
+
+// wantComplete is completes of a run that has been started.
+func (j *slurmJob) wantComplete(s *submit) result {
+	j.t.Helper()
+	r := j.ends(s, 0)
 	j.wantNothingLeft()
 	j.wantAsHere()
 	return r

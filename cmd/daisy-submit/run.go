@@ -309,10 +309,22 @@ func findWorker(launcherName string) (string, error) {
 	return "", fmt.Errorf("%s is missing: it was looked for beside %s and on PATH; put it there (make build makes both programs in bin/)", name, self)
 }
 
+// freeze keeps the job in its run directory, with its masks.
+func freeze(dir *rundir.Dir, j *job.Job) error {
+	for i := range j.Tasks {
+		if t := &j.Tasks[i]; t.SkipMask != "" {
+			if err := dir.CopyMask(t.ID, t.SkipMask); err != nil {
+				return err
+			}
+		}
+	}
+	return dir.WriteJob(j.Frozen)
+}
+
 // prepare makes the launcher and the coordinator; nothing runs yet.
 func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, notice func(string)) (*coordinator.Coordinator, error) {
 	if r.lock == nil {
-		if err := dir.WriteJob(r.job.Frozen); err != nil {
+		if err := freeze(dir, r.job); err != nil {
 			return nil, infrastructure(err)
 		}
 	}

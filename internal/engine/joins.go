@@ -30,6 +30,7 @@ type worker struct {
 	nodeNo uint32
 	task   int32
 	any    bool // an external worker that takes blocks of every task
+	client bool // of daisy: an external worker that has a slot for each block that it asks for beside others
 	slots  int32
 	grant  Grant
 	row    *row
@@ -231,7 +232,7 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 	case e.turnedAway(nil, j.Node) != "":
 		refuse("excluded", "%s", e.turnedAway(nil, j.Node))
 	default:
-		w = &worker{id: j.Name, task: int32(task), any: anyTask, slots: int32(j.Slots), bornAt: e.now, answer: never}
+		w = &worker{id: j.Name, task: int32(task), any: anyTask, client: j.Client, slots: int32(j.Slots), bornAt: e.now, answer: never}
 		e.workers[w.id] = w
 		e.enlist(w)
 		e.accept(req, w, j)

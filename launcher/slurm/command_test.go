@@ -445,6 +445,25 @@ func TestCloseCancelsWhatIsLeftAndDoesNotWaitForAFailedNode(t *testing.T) {
 	}
 }
 
+func TestWorkersOfManySubmissionsAreCancelledInOneCallOfWhatIsThere(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	row := func(job, element, tag, state string) string {
+		return rowBegin + job + "|" + element + "|" + job + "|" + state + "|N/A|N/A|1||dz-" + aRun + "-" + tag + "|None" + rowEnd + "\n"
+	}
+	fake.Say("squeue", launchertest.Answer{Stdout: row("41", "0", "3", "PENDING") + row("42", "0", "4", "PENDING") + row("43", "0", "5", "COMPLETED") + row("44", "0-1", "6", "PENDING")})
+	var workers []launcher.Worker
+	for tag, array := range map[string]string{"3": "41", "4": "99", "5": "43", "6": "44"} { // 42 is a twin
+		l.Bind(tag, array)
+		workers = append(workers, launcher.Worker{Tag: tag}, launcher.Worker{Tag: tag, Element: 1})
+	}
+	if err := l.Cancel(t.Context(), workers...); err != nil {
+		t.Fatal(err)
+	}
+	if calls := fake.Calls("scancel"); len(calls) != 1 || !slices.Equal(calls[0].Args, []string{"41_[0]", "44_[0-1]"}) {
+		t.Errorf("scancel %+v", calls)
+	}
+}
+
 // TestCloseAsksSlurmLittle: of arrays that do not end, and of those that do.
 func TestCloseAsksSlurmLittle(t *testing.T) {
 	for name, c := range map[string]struct {
