@@ -316,6 +316,9 @@ func (c *Coordinator) takenOver() (taken *rundir.TakenOverError) {
 	return taken
 }
 
+// TakenOver reports whether another coordinator has taken the run over, so that the workers are that one's. It reads the run directory.
+func (c *Coordinator) TakenOver() bool { return c.takenOver() != nil }
+
 // letGo ends this coordinator at once, without a word to its workers, if the run was taken over: they go on under the next one.
 func (c *Coordinator) letGo() {
 	if taken := c.takenOver(); taken != nil && !c.letsGo {

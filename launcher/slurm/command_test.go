@@ -309,6 +309,10 @@ func TestASubmissionWithoutAUsableAnswerIsUnsure(t *testing.T) {
 		{launchertest.Answer{Stdout: "42\n17\n"}, "unsure"},
 		{launchertest.Answer{Then: "kill -KILL $$"}, "unsure"},
 		{launchertest.Answer{Stderr: "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"}, "unsure"},
+		// A banner is no id of what was refused.
+		{launchertest.Answer{Stdout: "4711\n", Status: 1, Stderr: "sbatch: error: Batch job submission failed: Invalid qos specification\n"}, "refused"},
+		{launchertest.Answer{Stdout: "4711\n", Status: 1, Stderr: "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"}, "unsure"},
+		{launchertest.Answer{Stdout: "4711\n", Stderr: "sbatch: error: Batch job submission failed: Invalid qos specification\n"}, "refused"},
 		// A wrapper that loses the status.
 		{launchertest.Answer{Stderr: "sbatch: error: Batch job submission failed: Invalid qos specification\n"}, "refused"},
 		{launchertest.Answer{Status: 1, Stderr: "sbatch: error: Batch job submission failed: Invalid qos specification\n"}, "refused"},
