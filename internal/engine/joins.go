@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -363,9 +364,16 @@ func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease, kept
 	}
 	w.doubts = w.held
 	start := len(e.out.leases)
+	var claimed map[blockOf]*lease // before: the answer may have been lost on its way
+	if w.held > 0 && slices.ContainsFunc(held, e.isEarlier) {
+		claimed = make(map[blockOf]*lease, w.held)
+		for l := w.first; l != nil; l = l.next {
+			claimed[blockOf{l.handout.Task, l.handout.Block}] = l
+		}
+	}
 	for _, h := range held {
-		if h.Epoch != e.cfg.Epoch {
-			if l := e.claim(w, &h); l != nil {
+		if e.isEarlier(h) {
+			if l := e.claim(w, &h, claimed[blockOf{h.Task, h.Block}]); l != nil {
 				kept = append(kept, Kept{h.Epoch, h.Lease, l.handout.Lease, l.handout.Attempt})
 			} else {
 				e.out.leases = append(e.out.leases, h.Lease)
