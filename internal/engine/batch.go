@@ -61,10 +61,10 @@ type class struct {
 func (e *Engine) openBook() {
 	e.classes = make([]class, len(e.proven))
 	e.book = fleet.NewBook(fleet.BookConfig{MessageTimeout: e.cfg.Launcher.MessageTimeout, Seed: uint64(e.cfg.Began), HintAfter: e.cfg.Job.HintAfter, Heard: func(at launcher.Worker) time.Duration {
-		if w := e.launchedAs(at); w != nil && w.nonce != 0 && w.heard > 0 {
+		if w := e.launchedAs(at); w != nil {
 			return w.heard
 		}
-		return -1 // nor has one of an earlier epoch been heard that is not back
+		return 0
 	}})
 }
 
