@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -108,18 +110,14 @@ func Create(dir string, epoch uint64, options ...Option) (*Journal, error) {
 	return j, nil
 }
 
-// settle makes durable what earlier epochs left: Read gives also what a writer
-// that was killed had written but not synced, and this epoch builds on it.
-// Their names become durable no later than that of this epoch's first segment.
+// settle makes durable what earlier epochs left, as this one builds on it. Only of the last segment that is in doubt: each one is begun
+// after all before it was synced. Its name becomes durable no later than that of this epoch's first segment.
 func (j *Journal) settle() error {
-	files, snapshots, _, err := list(j.disk, j.dir)
+	segments, snapshots, _, err := list(j.disk, j.dir)
 	if err != nil {
 		return err
 	}
-	for _, f := range slices.Concat(files, snapshots) {
-		if err := j.disk.Sync(f.path); err != nil {
-			return err
-		}
+	for _, f := range slices.Concat(segments, snapshots) {
 		size, err := j.disk.Size(f.path)
 		if err != nil {
 			return err
@@ -130,7 +128,62 @@ func (j *Journal) settle() error {
 			j.closed.bytes += size
 		}
 	}
+	// One of this epoch is another writer's, and begin finds it.
+	if n := len(segments); n > 0 && segments[n-1].epoch < j.epoch {
+		return j.rewrite(segments[n-1])
+	}
 	return nil
+}
+
+// rewrite puts a durable copy in the place of a segment. Read gives what its writer had not synced, and what a sync that failed has lost: the
+// kernel goes on showing that, and no later sync brings it to the disk.
+func (j *Journal) rewrite(f segmentFile) error {
+	data, err := j.disk.Read(f.path, nil, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	if h, err := parseSegmentHeader(data); err == nil && j.after.Epoch == f.epoch {
+		found, err := scan(data, f.epoch, h.first, j.after.Record+1, func(uint64, []byte) error { return nil })
+		if err != nil {
+			return err
+		}
+		if found.damaged {
+			return fmt.Errorf("%s: %v was there a moment ago, and is not any more (%s): an earlier write to the disk had failed. Resume again", f.path, j.after, found.reason)
+		}
+	}
+	temporary := strings.TrimSuffix(f.path, segmentEnd) + unfinishedEnd
+	if err := j.writeFile(temporary, data); err != nil {
+		return err
+	}
+	return j.disk.Rename(temporary, f.path)
+}
+
+// writeFile makes a file durable, but for its name, in place of what an earlier try has left. After an error it is not there.
+func (j *Journal) writeFile(path string, parts ...[]byte) error {
+	if err := j.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := j.disk.Create(path)
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if err == nil {
+			err = writeAll(f, path, part)
+		}
+	}
+	if err == nil {
+		if err = f.Sync(); err != nil {
+			err = withPath("sync", path, err)
+		}
+	}
+	if cerr := f.Close(); err == nil && cerr != nil {
+		err = withPath("close", path, cerr)
+	}
+	if err != nil {
+		_ = j.disk.Remove(path)
+	}
+	return err
 }
 
 // Append adds a record to the next commit and returns its number. The record

@@ -9,7 +9,7 @@ import (
 
 // segmentName is the file name of a segment, padded so that names sort.
 func segmentName(epoch uint64, segment uint32) string {
-	return fmt.Sprintf("journal-%06d-%06d.log", epoch, segment)
+	return fmt.Sprintf("journal-%06d-%06d%s", epoch, segment, segmentEnd)
 }
 
 type segmentFile struct {
