@@ -19,20 +19,20 @@ const sector = 512
 type killed struct{}
 
 // A memDisk is the files of the run directory. What was written is seen at once; a power failure takes away what was not synced, sector by
-// sector, and of the changes of directories the last ones. After a failed sync the bytes are still seen, and no later sync brings them
-// to the disk.
+// sector, and of the changes of directories the last ones. After a failed sync the bytes are still seen, until nobody remembers them, and no
+// later sync brings them to the disk.
 type memDisk struct {
 	rng     *rand.Rand
 	saw     func(sight)
 	files   map[string]*memFile
 	locks   map[string]*coordinator // of groups of tracking
 	changes []dirChange             // not synced
-	// full: nothing more can be written. failSync: the next sync fails.
-	full, failSync bool
+	// full: nothing more can be written. failSync: the next sync fails; killSync: and the coordinator dies before it can do anything about it.
+	full, failSync, killSync bool
 	// failedSync: one has failed, or is to, since a coordinator began.
 	failedSync bool
-	// ioError: one was to fail ever. What it lost is seen until a power failure takes it.
-	ioError bool
+	// forgot: what a failed sync had lost is not seen any more since a coordinator began. rotten: bytes have changed that were durable.
+	forgot, rotten bool
 	// killIn kills the coordinator at so many operations from now; 0 = never.
 	killIn int
 	syncs  int64
@@ -137,11 +137,8 @@ func (d *memDisk) Size(name string) (int64, error) {
 	return int64(len(f.data)), nil
 }
 
-// Sync makes the bytes of a file durable, or the names in a directory.
-func (d *memDisk) Sync(name string) error {
-	if f := d.files[name]; f != nil && !f.dir {
-		return f.Sync()
-	}
+// Sync makes names durable.
+func (d *memDisk) Sync(string) error {
 	d.step()
 	d.changes = d.changes[:0]
 	return nil
@@ -165,7 +162,13 @@ func (d *memDisk) Read(name string, b []byte, most int64) ([]byte, error) {
 	if f == nil {
 		return nil, noFile("open", name, fs.ErrNotExist)
 	}
-	return append(b[:0], f.data[:min(int64(len(f.data)), most)]...), nil
+	b = append(b[:0], f.data[:min(int64(len(f.data)), most)]...)
+	if len(f.lost) > 0 && len(f.undo) == 0 && d.rng.IntN(4) == 0 { // the memory was needed for something else
+		d.forgot = true
+		d.note(sawForgotten)
+		f.forget()
+	}
+	return b, nil
 }
 
 func (f *memFile) Write(b []byte) (int, error) {
@@ -200,6 +203,9 @@ func (f *memFile) Sync() error {
 		f.disk.failSync = false
 		f.disk.note(sawSyncFailed)
 		f.lost, f.undo = append(f.lost, f.undo...), nil
+		if f.disk.killSync {
+			f.disk.killIn = 1
+		}
 		return errors.New("input/output error")
 	}
 	f.undo = f.undo[:0]
@@ -255,10 +261,16 @@ func (f *memFile) powerFailure() {
 	for _, w := range slices.Backward(f.undo) {
 		f.unwrite(w, true)
 	}
+	f.undo = nil
+	f.forget()
+}
+
+// forget leaves what is on the disk of what failed syncs have lost.
+func (f *memFile) forget() {
 	for _, w := range slices.Backward(f.lost) {
 		f.unwrite(w, false)
 	}
-	f.undo, f.lost = nil, nil
+	f.lost = nil
 }
 
 // unwrite takes a write back, but for the sectors that had reached the disk by chance. What it added is cut off behind the last of them; or the length had
