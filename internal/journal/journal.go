@@ -130,32 +130,51 @@ func (j *Journal) settle() error {
 	}
 	// One of this epoch is another writer's, and begin finds it.
 	if n := len(segments); n > 0 && segments[n-1].epoch < j.epoch {
-		return j.rewrite(segments[n-1])
+		return j.rewrite(segments)
 	}
 	return nil
 }
 
-// rewrite puts a durable copy in the place of a segment. Read gives what its writer had not synced, and what a sync that failed has lost: the
+// rewrite puts a durable copy in the place of the last segment. Read gives what its writer had not synced, and what a sync that failed has lost: the
 // kernel goes on showing that, and no later sync brings it to the disk.
-func (j *Journal) rewrite(f segmentFile) error {
-	data, err := j.disk.Read(f.path, nil, math.MaxInt64)
+func (j *Journal) rewrite(segments []segmentFile) error {
+	last := segments[len(segments)-1].path
+	data, err := j.disk.Read(last, nil, math.MaxInt64)
 	if err != nil {
 		return err
 	}
-	if h, err := parseSegmentHeader(data); err == nil && j.after.Epoch == f.epoch {
-		found, err := scan(data, f.epoch, h.first, j.after.Record+1, func(uint64, []byte) error { return nil })
-		if err != nil {
-			return err
-		}
-		if found.damaged {
-			return fmt.Errorf("%s: %v was there a moment ago, and is not any more (%s): an earlier write to the disk had failed. Resume again", f.path, j.after, found.reason)
-		}
+	if err := j.has(segments, data); err != nil {
+		return fmt.Errorf("%s: %v was there a moment ago, and is not any more (%w): an earlier write to the disk had failed. Resume again", last, j.after, err)
 	}
-	temporary := strings.TrimSuffix(f.path, segmentEnd) + unfinishedEnd
+	temporary := strings.TrimSuffix(last, segmentEnd) + unfinishedEnd
 	if err := j.writeFile(temporary, data); err != nil {
 		return err
 	}
-	return j.disk.Rename(temporary, f.path)
+	return j.disk.Rename(temporary, last)
+}
+
+// has gives an error if segments, the last one of which holds data, do not have all that this epoch builds on.
+func (j *Journal) has(segments []segmentFile, data []byte) error {
+	var why error
+	for i := len(segments) - 1; i >= 0 && segments[i].epoch == j.after.Epoch; i-- {
+		if i < len(segments)-1 {
+			var err error
+			if data, err = j.disk.Read(segments[i].path, nil, math.MaxInt64); err != nil {
+				return err
+			}
+		}
+		h, err := parseSegmentHeader(data)
+		if err != nil { // nothing in it counts: all has to be in those before it
+			why = err
+			continue
+		}
+		found, err := scan(data, h.epoch, h.first, j.after.Record+1, func(uint64, []byte) error { return nil })
+		if found.damaged {
+			err = errors.New(found.reason)
+		}
+		return err
+	}
+	return why
 }
 
 // writeFile makes a file durable, but for its name, in place of what an earlier try has left. After an error it is not there.

@@ -345,24 +345,30 @@ func TestAResumeWhoseSyncFailsLeavesNothingThatTheNextOneCouldNotBuildOn(t *test
 
 // TestWhatIsNotThereAnyMoreIsNotBuiltOn: between the reading and the next epoch the kernel needed the memory of bytes that it had not written.
 func TestWhatIsNotThereAnyMoreIsNotBuiltOn(t *testing.T) {
-	dir := t.TempDir()
-	j := mustCreate(t, dir, 1)
-	j.Append([]byte("a"))
-	mustCommit(t, j, 1)
-	size := j.Size()
-	j.Append([]byte("b"))
-	mustCommit(t, j, 2)
-	report := wantRecords(t, dir, "1/1 a", "1/2 b")
-	path := filepath.Join(dir, segmentName(1, 1))
-	if err := os.Truncate(path, size); err != nil {
-		t.Fatal(err)
+	for name, segment := range map[string]int64{"in one segment": 1 << 20, "in the next segment": 1} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			j := mustCreate(t, dir, 1)
+			j.Append([]byte("a"))
+			mustCommit(t, j, 1)
+			path, size := filepath.Join(dir, segmentName(1, 1)), j.Size()
+			if j.maxBytes = segment; segment == 1 {
+				path, size = filepath.Join(dir, segmentName(1, 2)), 0
+			}
+			j.Append([]byte("b"))
+			mustCommit(t, j, 2)
+			report := wantRecords(t, dir, "1/1 a", "1/2 b")
+			if err := os.Truncate(path, size); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Create(dir, 2, After(report.Last)); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "Resume again") {
+				t.Fatalf("Create: %v", err)
+			}
+			report = wantRecords(t, dir, "1/1 a")
+			mustCreate(t, dir, 3, After(report.Last))
+			wantRecords(t, dir, "1/1 a")
+		})
 	}
-	if _, err := Create(dir, 2, After(report.Last)); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "Resume again") {
-		t.Fatalf("Create: %v", err)
-	}
-	report = wantRecords(t, dir, "1/1 a")
-	mustCreate(t, dir, 3, After(report.Last))
-	wantRecords(t, dir, "1/1 a")
 }
 
 // TestWhatCommitReportedOutlivesAnyCrash runs a journal over several epochs
