@@ -24,6 +24,7 @@ type worker struct {
 	nonce  uint64
 	number uint32 // from 1, in the order of joining; 0 = not joined
 	record uint64 // of its join
+	moved  uint64 // record of its last move to another task, 0 if there was none in this epoch
 	node   string
 	nodeNo uint32
 	task   int32
