@@ -171,10 +171,10 @@ func (e *Engine) next(i int, h scheduler.Holder) (scheduler.Handout, bool) {
 }
 
 // isKnown reports whether a resume would know that a worker may hold blocks, and wait for it before it hands them to others: before that
-// it gets none. Where the launcher ends whoever is not known, as on one machine, or all die with this process, that need not be durable. Nor does it
-// get a block of another task before it is durable that it serves that: its share would still be of the one before.
+// it gets none. Where the launcher ends whoever is not known, as on one machine, or all die with this process, that need not be durable. Which task
+// it serves has to be where max_workers counts it: a resume would have room for another one.
 func (e *Engine) isKnown(w *worker) bool {
-	return e.cfg.JournalHandouts || (e.book == nil && w.sub != nil || w.record <= e.committed) && w.moved <= e.committed
+	return w.moved <= e.committed && (e.cfg.JournalHandouts || e.book == nil && w.sub != nil || w.record <= e.committed)
 }
 
 // handOver gives the worker the blocks that have waited for the mark, unless it is not there any more: then they go to others.

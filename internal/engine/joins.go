@@ -24,7 +24,7 @@ type worker struct {
 	nonce  uint64
 	number uint32 // from 1, in the order of joining; 0 = not joined
 	record uint64 // of its join
-	moved  uint64 // record of its last move to another task, 0 if there was none in this epoch
+	moved  uint64 // the record of its last move to a task whose max_workers counts it
 	node   string
 	nodeNo uint32
 	task   int32
@@ -395,7 +395,7 @@ func (e *Engine) detach(w *worker, gone bool) {
 		e.endWorker(w, e.endWord(w))
 		return
 	}
-	if (!w.launched() || e.leftInOrder(w)) && w.held == 0 && (w.leaving || w.told != notTold) {
+	if (!w.launched() || e.leftInOrder(w)) && w.held == 0 && (w.leaving || w.killed || w.told != notTold) {
 		e.endWorker(w, e.leaveWord(w))
 		return
 	}
@@ -526,6 +526,8 @@ func (e *Engine) leaveWord(w *worker) string {
 		return "stopped"
 	case w.told == toDrain:
 		return "drained"
+	case w.killed:
+		return "lost"
 	default:
 		return "left"
 	}

@@ -212,6 +212,8 @@ func (e *Engine) kill(w *worker) {
 	if !w.launched() {
 		if w.session != 0 {
 			e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker is no longer waited for"})
+		} else if w.held == 0 {
+			e.endWorker(w, e.leaveWord(w))
 		}
 		return
 	}

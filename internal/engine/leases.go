@@ -23,11 +23,12 @@ type lease struct {
 	worker   *worker
 	row      *row
 	state    leaseState
-	told     bool // its worker has been sent it
-	recalled bool // asked back
-	doubtful bool // its worker came back without naming it
-	taken    bool // taken away from its worker, which may still be at it
-	whole    bool // its worker has had no other before
+	told     bool  // its worker has been sent it
+	recalled bool  // asked back
+	doubtful bool  // its worker came back without naming it
+	taken    bool  // taken away from its worker, which may still be at it
+	whole    bool  // its worker has had no other before
+	claimed  int32 // the attempt that it was in an earlier epoch, from which its worker has it; 0 = it has not
 	began    time.Duration
 
 	prev, next     *lease // of its worker, oldest first; next also links unused ones

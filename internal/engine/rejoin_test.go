@@ -298,25 +298,3 @@ func TestADrainEndsWithoutWhoDoesNotComeBack(t *testing.T) {
 		t.Errorf("%v", fx)
 	}
 }
-
-// TestAWorkerThatIsMovedGetsNoBlockBeforeItsMoveIsDurable: a resume would count it for the task before, and ask for another one, although max_workers
-// allows only one.
-func TestAWorkerThatIsMovedGetsNoBlockBeforeItsMoveIsDurable(t *testing.T) {
-	a, b := taskOf(1, "a"), taskOf(1, "b")
-	b.After, b.MaxWorkers = []string{"a"}, 1
-	c := newCluster(t, nil, a, b)
-	c.run(5 * time.Second)
-	w := c.agents["1.0"]
-	c.holds = true
-	c.finish(w, scheduler.Success)
-	c.durable = uint64(len(c.records)) // of what was before the move
-	c.apply(Event{Kind: EventCommitted, UpTo: c.durable})
-	if !slices.ContainsFunc(c.records[c.durable:], func(r Record) bool { return r.Kind == RecordServes }) || len(w.held) != 0 {
-		t.Errorf("of %v none says that it has moved, or it has %v before that is durable", c.records[c.durable:], w.held)
-	}
-	c.holds = false
-	c.commit()
-	if len(w.held) != 1 || w.held[0].Task != 1 {
-		t.Errorf("then it has %v", w.held)
-	}
-}

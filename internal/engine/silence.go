@@ -71,7 +71,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 			e.endWorker(w, e.endWord(w))
 		}
 		return next
-	case w.killed, w.sub != nil && !w.sub.sent:
+	case w.killed && w.launched(), w.sub != nil && !w.sub.sent: // its launcher will tell
 		return never
 	case w.nonce == 0:
 		if w.hintedAt != 0 && due(w.hintedAt+j.HintAfter) {
@@ -86,7 +86,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 		}
 		return next
 	}
-	if w.answer != never && due(w.answer) {
+	if w.answer != never && !w.killed && due(w.answer) {
 		e.notice("worker %s does not answer: it is killed", w.id)
 		e.kill(w)
 		return next

@@ -177,6 +177,9 @@ func (e *Engine) progress() bool {
 func (e *Engine) abandonAll() {
 	for _, w := range e.live {
 		e.void(w)
+		if w.away {
+			w.voided++ // what it has, if anything, it has had since an earlier epoch
+		}
 	}
 	for i := range e.tasks {
 		e.sched.Abandon(i)
@@ -207,7 +210,7 @@ func (e *Engine) sayLeave() {
 		e.tell(w, toLeave, e.why)
 		switch {
 		case w.session != 0:
-		case !w.launched(), e.book != nil && w.nonce != 0 && w.leaving:
+		case !w.launched(), e.book != nil && w.nonce != 0 && w.leaving && w.leave != LeaveSignal: // a signal may mean that it is put back into the queue
 			e.endWorker(w, e.leaveWord(w))
 		default:
 			e.cancel(w)

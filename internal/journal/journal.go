@@ -267,7 +267,9 @@ func (j *Journal) flush() error {
 func (j *Journal) write() error {
 	b := &j.writing
 	batchHeader{b.records, uint64(len(b.buf) - room), b.first}.put(b.buf[segmentHeaderSize:], j.epoch)
-	if j.current != nil && j.size >= j.maxBytes {
+	// A snapshot stands for whole segments: where many short lives have left enough for one, the first segment of this epoch ends early.
+	inherited := j.closed.Last.Record == 0 && j.durable > 0 && j.heavy()
+	if j.current != nil && (j.size >= j.maxBytes || inherited) {
 		j.leave()
 	}
 	if j.current == nil {

@@ -55,6 +55,19 @@ func names(t testing.TB, dir string) (list []string) {
 	return list
 }
 
+// diskUse is how many bytes a journal has.
+func diskUse(t testing.TB, dir string) (total int64) {
+	t.Helper()
+	for _, name := range names(t, dir) {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += info.Size()
+	}
+	return total
+}
+
 // twoEpochs is a journal of two epochs, of which the second has closed a segment.
 func twoEpochs(t testing.TB, dir string, options ...Option) *Journal {
 	t.Helper()
@@ -290,14 +303,7 @@ func TestTheDiskUseOfALongRunIsBounded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			var total int64
-			for _, name := range names(t, dir) {
-				info, err := os.Stat(filepath.Join(dir, name))
-				if err != nil {
-					t.Fatal(err)
-				}
-				total += info.Size()
-			}
+			total := diskUse(t, dir)
 			if most := int64((snapshotsOf+2)*size + 3*segment); total > most {
 				t.Fatalf("%d bytes on the disk with snapshots of %d; at most %d are expected", total, size, most)
 			}
@@ -306,6 +312,30 @@ func TestTheDiskUseOfALongRunIsBounded(t *testing.T) {
 		if written := int64(made * size); made == 0 || written > j.Size()/snapshotsOf+int64(size) {
 			t.Errorf("%d snapshots of %d bytes for a journal of %d", made, size, j.Size())
 		}
+	}
+}
+
+func TestManyShortLivesLeaveNoMoreThanOneLongOne(t *testing.T) {
+	const lives, segment = 60, 4 << 10
+	dir := t.TempDir()
+	var last Position
+	most := int64(0)
+	for epoch := range uint64(lives) {
+		j := mustCreate(t, dir, epoch+1, After(last), WithSegmentBytes(segment))
+		for n := range uint64(3) {
+			j.Append(make([]byte, 100))
+			mustCommit(t, j, n+1)
+			if j.Overgrown() {
+				if err := j.Compact(j.Closed(), []byte("all of it")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		last = Position{epoch + 1, 3} // the process dies
+		most = max(most, diskUse(t, dir))
+	}
+	if most > 2*segment {
+		t.Errorf("%d lives of three small records have at times %d bytes on the disk", lives, most)
 	}
 }
 
