@@ -119,6 +119,9 @@ func (j *Journal) settle() error {
 	}
 	for _, f := range slices.Concat(segments, snapshots) {
 		size, err := j.disk.Size(f.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // dropped just then, by a compaction of a writer that was taken over: its snapshot was durable before
+		}
 		if err != nil {
 			return err
 		}
@@ -159,7 +162,9 @@ func (j *Journal) has(segments []segmentFile, data []byte) error {
 	for i := len(segments) - 1; i >= 0 && segments[i].epoch == j.after.Epoch; i-- {
 		if i < len(segments)-1 {
 			var err error
-			if data, err = j.disk.Read(segments[i].path, nil, math.MaxInt64); err != nil {
+			if data, err = j.disk.Read(segments[i].path, nil, math.MaxInt64); errors.Is(err, fs.ErrNotExist) {
+				return nil // dropped just then, as above
+			} else if err != nil {
 				return err
 			}
 		}
