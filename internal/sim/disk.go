@@ -27,6 +27,7 @@ type memDisk struct {
 	files   map[string]*memFile
 	locks   map[string]*coordinator // of groups of tracking
 	changes []dirChange             // not synced
+	freed   []byte                  // of the file that went last: what stands in sectors that nobody has written yet
 	// full: nothing more can be written. failSync: the next sync fails; killSync: and the coordinator dies before it can do anything about it.
 	full, failSync, killSync bool
 	// failedSync: one has failed, or is to, since a coordinator began.
@@ -108,9 +109,11 @@ func (d *memDisk) rename(name string, f *memFile) {
 // Remove removes a file.
 func (d *memDisk) Remove(name string) error {
 	d.step()
-	if d.files[name] == nil {
+	f := d.files[name]
+	if f == nil {
 		return noFile("remove", name, fs.ErrNotExist)
 	}
+	d.freed = f.data
 	d.rename(name, nil)
 	return nil
 }
@@ -121,6 +124,9 @@ func (d *memDisk) Rename(from, to string) error {
 	f := d.files[from]
 	if f == nil {
 		return noFile("rename", from, fs.ErrNotExist)
+	}
+	if old := d.files[to]; old != nil {
+		d.freed = old.data
 	}
 	d.rename(from, nil)
 	d.rename(to, f)
@@ -274,7 +280,7 @@ func (f *memFile) forget() {
 }
 
 // unwrite takes a write back, but for the sectors that had reached the disk by chance. What it added is cut off behind the last of them; or the length had
-// reached the disk before, and whatever stood in those sectors is there, zeros or not.
+// reached the disk before, and whatever stood in those sectors is there: zeros, bytes of a file that was removed, or anything else.
 func (f *memFile) unwrite(w memWrite, chance bool) {
 	size := len(w.was) + w.grew
 	if size == 0 || w.at+size > len(f.data) {
@@ -283,6 +289,10 @@ func (f *memFile) unwrite(w memWrite, chance bool) {
 	reached := 0 // bytes of the growth that stay
 	length := f.disk.rng.IntN(4) == 0
 	garbage := length && f.disk.rng.IntN(2) == 0
+	freed := f.disk.freed
+	if garbage && len(freed) > 0 {
+		freed = freed[f.disk.rng.IntN(len(freed)):]
+	}
 	for from, to := 0, 0; from < size; from = to {
 		to = min((w.at+from)/sector*sector+sector-w.at, size)
 		if chance && f.disk.rng.IntN(2) == 0 {
@@ -292,7 +302,9 @@ func (f *memFile) unwrite(w memWrite, chance bool) {
 		for i := from; i < to; i++ {
 			if i < len(w.was) {
 				f.data[w.at+i] = w.was[i]
-			} else if f.data[w.at+i] = 0; garbage {
+			} else if f.data[w.at+i] = 0; garbage && i < len(freed) {
+				f.data[w.at+i] = freed[i]
+			} else if garbage {
 				f.data[w.at+i] = byte(f.disk.rng.Uint32())
 			}
 		}
