@@ -132,7 +132,7 @@ type refuser func(code, format string, args ...any)
 
 func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	s := e.submissions[j.Tag]
-	if e.book != nil && !e.admit(req, j, s, refuse) {
+	if e.book != nil && !e.admit(j, refuse) {
 		return
 	}
 	if s == nil || j.Element < 0 || j.Element >= len(s.workers) || s.workers[j.Element] == nil {

@@ -46,7 +46,7 @@ type BookConfig struct {
 	HintAfter time.Duration
 	// Seed shifts the times of questions, so that runs do not all ask at once.
 	Seed uint64
-	// Heard is when a worker was last heard, negative if never.
+	// Heard is when a worker was last heard, 0 if never in this life of the run.
 	Heard func(launcher.Worker) time.Duration
 }
 
