@@ -35,8 +35,9 @@ and ends.
 
 On SIGTERM or SIGINT it takes no new blocks, gives those that run the job's grace time, gives
 back what has not ended, and leaves. A second one ends it at once. In a job of Slurm it is gone
-within 20 s, and 5 s before Slurm kills it where KillWait allows that. On SIGUSR1, with which a batch system says that the
-end is near, it goes on and begins only what fits in the time that is left.
+within 20 s, and 5 s before Slurm kills it where KillWait allows that. On SIGUSR1, with which a
+batch system says that the end is near, it goes on and begins only what fits in the time that
+is left.
 
 EXAMPLE:
    Help a run with four more blocks at once:
