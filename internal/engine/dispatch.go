@@ -232,7 +232,7 @@ func (e *Engine) recall() {
 func (e *Engine) recallFrom(w *worker, n int64) (asked int64) {
 	start := len(e.out.leases)
 	for l := w.last; l != nil && l.state == ahead && asked < n; l = l.prev {
-		if !l.recalled {
+		if !l.recalled && l.told { // who has not got it yet would pass over the question
 			e.countAhead(l, -1)
 			l.recalled = true
 			e.countAhead(l, 1)

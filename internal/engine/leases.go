@@ -103,7 +103,6 @@ func (e *Engine) hold(l *lease, told bool) {
 	w.last = l
 	w.held++
 	e.inHands++
-	t := &e.tasks[l.handout.Task]
 	switch {
 	case w.started >= w.slots:
 		l.state = ahead
@@ -112,10 +111,10 @@ func (e *Engine) hold(l *lease, told bool) {
 			w.unstarted = l
 		}
 	case told:
-		e.occupy(w, t)
+		e.occupy(l)
 		e.start(l)
 	default:
-		e.occupy(w, t)
+		e.occupy(l)
 		l.state = parked
 	}
 }
@@ -149,13 +148,14 @@ func (e *Engine) setSession(w *worker, s SessionID) {
 	}
 }
 
-// occupy takes a slot of a worker.
-func (e *Engine) occupy(w *worker, t *task) {
-	w.started++
+// occupy takes a slot of a worker for a block, which need not be of the task that it serves.
+func (e *Engine) occupy(l *lease) {
+	t := &e.tasks[l.handout.Task]
+	l.worker.started++
 	t.started++
 	if t.started > t.most {
 		t.most = t.started
-		e.append(Record{Kind: RecordPeak, Task: w.task, Count: t.most})
+		e.append(Record{Kind: RecordPeak, Task: l.handout.Task, Count: t.most})
 	}
 }
 
@@ -225,9 +225,8 @@ func (e *Engine) startNext(w *worker) {
 		return // another worker was quicker; the block is recalled if there is an idle one
 	}
 	w.unstarted = l.next
-	t := &e.tasks[task]
 	e.countAhead(l, -1)
-	e.occupy(w, t)
+	e.occupy(l)
 	if l.told {
 		e.start(l)
 	} else {

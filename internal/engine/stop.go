@@ -178,7 +178,7 @@ func (e *Engine) abandonAll() {
 	for _, w := range e.live {
 		e.void(w)
 		if w.away {
-			w.voided++ // what it has, if anything, it has had since an earlier epoch
+			w.isVoid(0) // what it has, if anything, it has had since an earlier epoch
 		}
 	}
 	for i := range e.tasks {
@@ -191,10 +191,20 @@ func (e *Engine) abandonAll() {
 // void forgets all that a worker holds, because its blocks were abandoned.
 func (e *Engine) void(w *worker) {
 	for l := w.last; l != nil; l = w.last {
-		w.voided++
+		if l.told {
+			w.isVoid(l.handout.Lease)
+		}
 		e.drop(l)
 		e.freeLease(l)
 	}
+}
+
+// isVoid notes that a worker may run a block that was abandoned; 0 is no lease of this epoch.
+func (w *worker) isVoid(l scheduler.Lease) {
+	if w.voided == nil {
+		w.voided = map[scheduler.Lease]bool{}
+	}
+	w.voided[l] = true
 }
 
 // sayLeave has all workers leave, since there is nothing left to do.

@@ -87,6 +87,7 @@ type entry struct {
 	sought     bool // they are enough: only the accounts may still know it
 
 	excluded, exclude []string // as the system knows it, and as it should
+	excluding         try      // to change that
 	excludeFrom       uint64   // questions what there is that had been asked when that changed
 	pendingIn         uint64   // the last of them whose answer showed something of it pending
 
@@ -101,6 +102,7 @@ type entry struct {
 	askedAt time.Duration
 	never   bool // it has a reason that never ends
 	cancel  try  // of the whole array
+	stays   bool // it was said that it, or a part of it, does not go
 }
 
 // elementState is how far an element was seen to have come.
@@ -221,7 +223,7 @@ const (
 	NewsNever
 	// NewsNotExcluded: the system does not let pending elements of Tag keep off nodes: they are cancelled.
 	NewsNotExcluded
-	// NewsStays: Array is still there although it was cancelled maxTries times.
+	// NewsStays: Array, or a part of it, is still there although it was cancelled maxTries times.
 	NewsStays
 	// NewsDeaf: the system does not answer, for Err. NewsAnswers: it does again.
 	NewsDeaf
@@ -535,12 +537,16 @@ func (b *Book) submitted(now time.Duration, en *entry, a Answer) {
 	}
 }
 
-// excluded takes in the answer to an exclusion. Where pending elements cannot be kept off a node, they are cancelled: what takes their
-// place is submitted with the exclusion.
+// excluded takes in the answer to an exclusion. What was not answered, or refused, is tried again after the next answer that shows something
+// pending. Where pending elements cannot be kept off a node, they are cancelled: what takes their place is submitted with the exclusion.
 func (b *Book) excluded(now time.Duration, call *Call, err error) {
 	en := b.entries[call.Tag]
 	if err == nil {
-		en.excluded = call.Nodes
+		en.excluded, en.excluding = call.Nodes, try{}
+		return
+	}
+	if en.excluding.times < maxTries {
+		en.excludeFrom = b.pace.asked
 		return
 	}
 	b.tell(News{Kind: NewsNotExcluded, Tag: en.tag, Err: err})

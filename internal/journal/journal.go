@@ -117,10 +117,14 @@ func (j *Journal) settle() error {
 		return err
 	}
 	for _, f := range slices.Concat(files, snapshots) {
-		if err := j.disk.Sync(f.path); err != nil {
-			return err
+		err := j.disk.Sync(f.path)
+		size := int64(0)
+		if err == nil {
+			size, err = j.disk.Size(f.path)
 		}
-		size, err := j.disk.Size(f.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // dropped just then, by a compaction of a writer that was taken over: its snapshot was durable before
+		}
 		if err != nil {
 			return err
 		}

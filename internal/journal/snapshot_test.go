@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -391,4 +392,55 @@ func TestASnapshotHasTheDocumentedBytes(t *testing.T) {
 	if fields != len(want)+1 || len(rest) > 0 {
 		t.Errorf("%d fields are documented, and %d bytes are not", fields, len(rest))
 	}
+}
+
+// A writer that was taken over may still be at it to drop what its snapshot stands for while the next epoch makes durable what there is.
+func TestSegmentsThatGoWhileTheNextEpochBeginsAreNotMissed(t *testing.T) {
+	dir := t.TempDir()
+	old, err := Create(dir, 1, WithSegmentBytes(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		old.Append([]byte("record"))
+		if _, err := old.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk := &interruptedDisk{before: func() {
+		if err := old.Compact(old.Closed(), []byte("state")); err != nil {
+			t.Error(err)
+		}
+	}}
+	next, err := Create(dir, 2, OnDisk(disk), After(Position{1, 3}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, segmentName(1, 1))); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("the first segment did not go (%v), and this test shows nothing", err)
+	}
+	next.Append([]byte("of the next epoch"))
+	if err := next.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	report, err := Read(dir, func(_, _ uint64, r []byte) error { got = append(got, string(r)); return nil },
+		WithSnapshot(func(state []byte) error { got = append(got, string(state)); return nil }))
+	if err != nil || got[0] != "state" || got[len(got)-1] != "of the next epoch" {
+		t.Errorf("read %q, %+v, %v", got, report, err)
+	}
+}
+
+// An interruptedDisk has something happen before its first sync.
+type interruptedDisk struct {
+	osDisk
+	before func()
+}
+
+func (d *interruptedDisk) Sync(path string) error {
+	if f := d.before; f != nil {
+		d.before = nil
+		f()
+	}
+	return d.osDisk.Sync(path)
 }
