@@ -44,6 +44,11 @@ EXAMPLE:
 
    daisy-worker --run-dir runs/segment-2026-11-30T15-04-05 --slots 4
 
+   They count against the run's resources, which its own workers have taken, so that it stays
+   idle until there are more of them, here four cores more than the two that there were:
+
+   daisy-submit set runs/segment-2026-11-30T15-04-05 run.resources.cpu=6
+
 EXIT STATUS:
    0  told to leave
    1  user code could not be started
