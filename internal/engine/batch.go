@@ -572,7 +572,7 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 			first = w
 		}
 	}
-	for _, r := range e.book.Waits(tags) {
+	for _, r := range e.book.Waits(e.now, tags) {
 		n := min(int64(r.Count), queued)
 		if queued -= n; n == 0 {
 			continue

@@ -132,6 +132,30 @@ func TestALossIsSeenWithinSeconds(t *testing.T) {
 	}
 }
 
+// While a loss is not explained an interval is 5 s, give or take a tenth; the worker that takes the block is asked for within a second more.
+func TestABlockRunsAgainWithinAnIntervalOfTheEndThatTheBatchSystemKnows(t *testing.T) {
+	for known := range 8 { // so many seconds after the worker has gone
+		c := newCluster(t, nil, taskOf(8, "a"))
+		c.block = 10 * time.Minute
+		c.run(5 * time.Minute) // in which it comes to be asked seldom
+		c.starts = func(string, int) time.Duration { return 0 }
+		gone := c.agents["1.0"]
+		lost := gone.held[0].Block
+		c.die(gone)
+		c.run(c.now + time.Duration(known)*time.Second)
+		c.q.End("1", 0, launcher.End{Cause: launcher.Preempted})
+		at, again := c.now, false
+		for ; !again && c.now < at+time.Minute; c.run(c.now + 100*time.Millisecond) {
+			for _, a := range c.agents {
+				again = again || a != gone && len(a.held) > 0 && a.held[0].Block == lost
+			}
+		}
+		if got := c.now - at; got > 6600*time.Millisecond {
+			t.Errorf("known after %d s: the block went out again %v later", known, got)
+		}
+	}
+}
+
 func TestASilentWorkerOnAFailedNodeIsGivenUpAfterItsHint(t *testing.T) {
 	c := newCluster(t, nil, taskOf(4, "a"))
 	c.block = time.Minute

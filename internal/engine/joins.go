@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -215,8 +216,8 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 	}
 	task, anyTask := e.externalTask(j.Task)
 	switch {
-	case w != nil && w.sub != nil:
-		refuse("bad_request", "%q is the name of a worker that was launched: choose another", j.Name)
+	case w != nil && w.sub != nil, isOfLauncher(j.Name): // perhaps one that is asked for later
+		refuse("bad_request", "%q is the name of a worker that is launched: choose another", j.Name)
 	case w != nil && !w.ended:
 		refuse("twin", "a worker with the name %q has joined already, from %s: this one is a twin", j.Name, w.node)
 	case e.phase != running:
@@ -235,6 +236,13 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 		e.enlist(w)
 		e.accept(req, w, j)
 	}
+}
+
+// isOfLauncher reports whether a name is one that a worker of a launcher may have.
+func isOfLauncher(name string) bool {
+	at := launcherName(name)
+	_, err := strconv.ParseUint(at.Tag, 10, 64)
+	return err == nil && at.String() == name
 }
 
 // externalTask finds the task that an external worker serves, -1 if there is none of that name. One that takes any begins

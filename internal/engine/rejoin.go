@@ -32,7 +32,7 @@ func (e *Engine) inherit(w *pastWorker, replaced bool) *worker {
 	case !here:
 		// Nobody here can tell whether it lives, nor end it, so that it gets nothing more: it is only waited for.
 		e.held = append(e.held, w.PastWorker)
-		e.holdTo = e.patient + e.abandonAfter()
+		e.holdTo = e.patient + e.AbandonAfter()
 		return nil
 	case !slices.Contains(e.cfg.Left, at):
 		e.lost = append(e.lost, w.number)
@@ -119,7 +119,7 @@ func (e *Engine) waitsFor(what string) string {
 	var until time.Duration
 	if len(e.away) > 0 {
 		w := e.away[0]
-		id, node, until = w.id, w.node, w.heard+e.patient+e.abandonAfter()
+		id, node, until = w.id, w.node, w.heard+e.patient+e.AbandonAfter()
 	} else {
 		id, node, until = e.held[0].ID, e.held[0].Node, e.holdTo
 	}

@@ -557,15 +557,15 @@ func (b *Book) excluded(now time.Duration, call *Call, err error) {
 	}
 }
 
-// Waits lists why elements of submissions are pending, most first.
-func (b *Book) Waits(tags []string) []Waiting {
+// Waits lists why elements of submissions are pending, most first. StartsIn is counted from now on.
+func (b *Book) Waits(now time.Duration, tags []string) []Waiting {
 	var all []Waiting
 	for _, tag := range tags {
 		en := b.entries[tag]
 		if en == nil {
 			continue
 		}
-		for _, w := range en.reasons {
+		for _, w := range b.waits(now, en) {
 			i := slices.IndexFunc(all, func(o Waiting) bool { return o.Word == w.Word })
 			if i < 0 {
 				all = append(all, w)
@@ -579,6 +579,17 @@ func (b *Book) Waits(tags []string) []Waiting {
 	}
 	slices.SortStableFunc(all, func(a, b Waiting) int { return b.Count - a.Count })
 	return all
+}
+
+// waits is why elements of a submission are pending, as of the last answer, but with the time that has passed since.
+func (b *Book) waits(now time.Duration, en *entry) []Waiting {
+	list := slices.Clone(en.reasons)
+	for i := range list {
+		if w := &list[i]; w.StartsIn > 0 {
+			w.StartsIn = max(w.StartsIn-(now-b.listedAt), time.Second)
+		}
+	}
+	return list
 }
 
 // Unsure reports whether it is not known yet if a submission is there.

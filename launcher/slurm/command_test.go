@@ -532,6 +532,21 @@ func TestCloseEndsManyJobsOfTheRunWithOneCall(t *testing.T) {
 	}
 }
 
+// TestCloseLooksForASubmissionThatHasJustHadNoAnswer: the run may end because of it, by the hand of somebody who does not want to wait.
+func TestCloseLooksForASubmissionThatHasJustHadNoAnswer(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	fake.Say("sbatch", launchertest.Answer{Status: 1, Stderr: "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"})
+	fake.Say("squeue", launchertest.Answer{Then: `[ -e "$own/late" ] && echo '` + rowBegin + "7|0|7|PENDING|N/A|N/A|1||dz-" + aRun + "-3|None" + rowEnd + `'; >"$own/late"; exit 0`})
+	if _, err := l.Submit(t.Context(), placed(t, 1)); !errors.Is(err, launcher.ErrUnsure) {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 1800*time.Millisecond)
+	defer cancel()
+	if err := l.Close(ctx); err == nil || len(fake.Calls("scancel")) != 1 {
+		t.Errorf("%v; scancel %+v", err, fake.Calls("scancel"))
+	}
+}
+
 // The texts are Slurm 22.05's.
 func TestCloseSaysWhereItCannotKnowWhetherJobsAreLeft(t *testing.T) {
 	l, fake := faked(t, 0, all...)
