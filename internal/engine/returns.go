@@ -192,7 +192,7 @@ func (e *Engine) failedForGood(l *lease, outcome scheduler.Outcome, f *Failure) 
 		failed += e.tasks[i].failed
 	}
 	if m := e.cfg.Job.MaxFailures; m > 0 && failed >= m {
-		e.endEarly(StopCancel, RunStopped, fmt.Sprintf("%s failed, as many as max_failures allows", units.Plural(m, "block")))
+		e.endEarly(StopCancel, RunStopped, fmt.Sprintf("%s failed, and max_failures is %d", units.Plural(failed, "block"), m))
 	}
 }
 
