@@ -426,9 +426,7 @@ func (q *queue) upset(f *Fault, lasts interval) {
 	case FaultDrain:
 		b.nodes[where].drained = true
 	case FaultNetless:
-		b.nodes[where].unheard = true
-		q.world.net.nodes[where] = cut{lasts, lasts}
-		q.world.queue.push(event{at: q.world.now + b.cfg.FailSeen, to: b, what: batchSuspects, n: uint64(where)})
+		q.netless(where, lasts)
 	case FaultDeaf:
 		q.deaf = lasts
 	case FaultEmpty:
