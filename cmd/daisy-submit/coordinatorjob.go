@@ -108,7 +108,7 @@ func (r *jobRun) submitCoordinator(ctx context.Context, dir *rundir.Dir, set []s
 		return infrastructure(fmt.Errorf("the coordinator as a job: %w", err))
 	}
 	if err := dir.WriteCoordinatorJob(rundir.CoordinatorJob{Job: id, Cluster: cluster, Submitted: time.Now().UTC().Truncate(time.Second), Set: set}); err != nil {
-		err = errors.Join(err, l.CancelCoordinator(ctx, id)) // nobody would find it
+		err = errors.Join(err, l.CancelCoordinator(ctx, id, s.Name)) // nobody would find it
 		return infrastructure(err)
 	}
 	if r.where.parsable {
@@ -223,32 +223,54 @@ func checkNoCoordinatorJob(ctx context.Context, dir *rundir.Dir, takeOver bool) 
 	return dir.ForgetCoordinatorJob()
 }
 
-// endPatience is how long a job that was cancelled may take to end: the site gives it time to do so in order.
-const endPatience = 2 * time.Minute
+const (
+	// endPatience is how long a job that was cancelled may take to end: the site gives it time to do so in order.
+	endPatience = 2 * time.Minute
+	// Slurm is asked for its end after endFirst, then after twice as long each time, up to endLast. It is cancelled endTries times at most, with
+	// endAgain in between: a second signal ends a run without its grace.
+	endFirst, endLast = 500 * time.Millisecond, 5 * time.Second
+	endTries          = 3
+	endAgain          = 40 * time.Second
+)
 
 // endJob cancels the coordinator's job, and waits until it has ended.
 func endJob(ctx context.Context, q *queuedCoordinator, dir *rundir.Dir) error {
-	for begun := time.Now(); ; {
-		if err := q.launcher.CancelCoordinator(ctx, q.now.ID); err != nil {
-			return err
+	return awaitEnd(ctx, func() error {
+		return q.launcher.CancelCoordinator(ctx, q.now.ID, q.now.Name)
+	}, func() (over bool, state string, err error) {
+		now, err := q.launcher.FindCoordinator(ctx)
+		if now == nil {
+			return err == nil, "", err
 		}
-		for range 10 {
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-time.After(500 * time.Millisecond):
-			}
-			now, err := q.launcher.FindCoordinator(ctx)
-			_, coordinated := dir.Coordinated()
-			switch {
-			case err != nil && time.Since(begun) > endPatience:
+		_, coordinated := dir.Coordinated()
+		return now.State == launcher.Ended && !coordinated, now.Plain, nil
+	})
+}
+
+// awaitEnd has something cancelled, and waits until it is over. state is where it stands, for people.
+func awaitEnd(ctx context.Context, cancel func() error, look func() (over bool, state string, err error)) error {
+	begun, tries := time.Now(), 0
+	for wait := endFirst; ; wait = min(2*wait, endLast) {
+		if tries < endTries && time.Since(begun) >= time.Duration(tries)*endAgain {
+			tries++
+			if err := cancel(); err != nil {
 				return err
-			case err != nil:
-			case now == nil || now.State == launcher.Ended && !coordinated:
-				return nil
-			case time.Since(begun) > endPatience:
-				return fmt.Errorf("it %s after %s", now.Plain, units.Duration(endPatience))
 			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+		over, state, err := look()
+		switch {
+		case over:
+			return nil
+		case time.Since(begun) <= endPatience:
+		case err != nil:
+			return err
+		default:
+			return fmt.Errorf("it %s after %s", state, units.Duration(endPatience))
 		}
 	}
 }

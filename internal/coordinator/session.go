@@ -144,7 +144,7 @@ func decode(kind wire.Kind, payload []byte, e *engine.Event) bool {
 	switch kind {
 	case wire.KindAcquire:
 		m, err := wire.DecodeAcquire(payload)
-		e.Kind, e.Request, e.N = engine.EventAcquire, m.Request, int32(min(m.Max, 1<<30))
+		e.Kind, e.Request, e.N = engine.EventAcquire, m.Request, int32(min(m.Max, wire.MaxGrants))
 		return err == nil
 	case wire.KindRelease:
 		m, err := wire.DecodeRelease(payload)

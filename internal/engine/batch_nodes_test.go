@@ -32,7 +32,7 @@ func TestABadNodeIsKeptFromPendingWorkers(t *testing.T) {
 		c.crash("1.1", launcher.End{Cause: launcher.Exited, Exit: 127})
 		c.ends(time.Hour, RunDone)
 		c.mustSay("node bad is not used any more")
-		if c.count("exclude 101 bad") != 1 {
+		if n := c.count("exclude 101 bad"); refused != (n == 3) || !refused && n != 1 { // what was refused may not have been answered
 			t.Errorf("calls %q", c.q.Calls())
 		}
 		for _, s := range c.submits[1:] {

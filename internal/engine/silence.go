@@ -71,7 +71,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 			e.endWorker(w, e.endWord(w))
 		}
 		return next
-	case w.killed, w.sub != nil && !w.sub.sent:
+	case w.killed && w.held == 0 && w.launched(), w.sub != nil && !w.sub.sent: // whoever has killed it waits for its end
 		return never
 	case w.nonce == 0:
 		if w.hintedAt != 0 && due(w.hintedAt+j.HintAfter) {
@@ -88,8 +88,10 @@ func (e *Engine) inspect(w *worker) time.Duration {
 	}
 	if w.answer != never && due(w.answer) {
 		e.notice("worker %s does not answer: it is killed", w.id)
-		e.kill(w)
-		return next
+		w.answer = never
+		if e.kill(w); w.ended {
+			return never
+		}
 	}
 	if w.session == 0 && due(w.detached+j.ReconnectGrace) || w.session != 0 && due(w.heard+j.HeartbeatTimeout) {
 		if !w.suspect {
@@ -113,7 +115,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 		e.kill(w)
 		return next
 	}
-	if w.told != notTold || w.leaving || w.suspect {
+	if w.told != notTold || w.leaving || w.suspect || w.killed {
 		return next
 	}
 	if class := e.tasks[w.task].class; !e.proven[class] && due(w.joinedAt+provenAfter) {

@@ -273,8 +273,11 @@ func (l *Launcher) submit(ctx context.Context, r launcher.Request) (string, erro
 	if err := ctx.Err(); err != nil {
 		return "", context.Cause(ctx)
 	}
-	l.changing.Lock()
-	defer l.changing.Unlock()
+	done, err := l.change(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
 	l.mu.Lock()
 	closed, err := l.closed, l.check(r)
 	l.mu.Unlock()
@@ -355,10 +358,13 @@ func (l *Launcher) runSbatch(ctx context.Context, s Submission) (string, error) 
 	if err != nil {
 		return "", notNow("%v", err)
 	}
-	defer lock.release()
 	cmd := exec.Command(program, s.Argv[1:]...)
 	cmd.Env = s.Env
 	got, err := lock.start(ctx, l, cmd)
+	if errors.Is(err, errStuck) { // it may submit as long as it lives, and keeps the lock until then
+		return "", fmt.Errorf("%w (%w)", launcher.ErrUnsure, err)
+	}
+	lock.release()
 	if err == nil {
 		if id := submittedID(got.stdout); id != "" {
 			return id, nil
