@@ -65,6 +65,11 @@ func (e *Engine) openBook() {
 			return w.heard
 		}
 		return -1 // nor has one of an earlier epoch been heard that is not back
+	}, Keeps: func(at launcher.Worker) time.Duration {
+		if w := e.launchedAs(at); w != nil && w.away {
+			return w.keeps
+		}
+		return 0
 	}})
 }
 

@@ -15,12 +15,14 @@ import (
 
 // HomeConfig is the job that the coordinator is.
 type HomeConfig struct {
-	// Limit is how long it may run at a time, 0 = for ever; Warn is how long before that it is warned.
+	// Limit is how long it may run at a time, 0 = for ever; Warn is how long before that it is warned, 0 = it is not.
 	Limit, Warn time.Duration
 	// Away is what workers are told when it steps aside.
 	Away time.Duration
 	// Requeue: it waits once more when it was preempted, or lost with its node. Else that is its end.
 	Requeue bool
+	// Refuses: its first job cannot put itself back into the queue.
+	Refuses bool
 	// Priority is its place in the queue; workers have 0. Waits is the longest time for which nobody looks at it once it is in the queue.
 	Priority int
 	Waits    time.Duration
@@ -35,6 +37,7 @@ type home struct {
 	rng      *rand.Rand
 	job      *array
 	run      uint64 // counts starts of programs
+	jobs     int    // submitted so far
 	state    homeState
 	co       *coordinator   // that runs in it
 	over     bool           // the run has ended in order, whatever becomes of the job
@@ -112,6 +115,7 @@ func (w *World) starts() {
 func (h *home) submit() {
 	b := h.batch()
 	b.nextID++
+	h.jobs++
 	h.job = &array{id: strconv.Itoa(b.nextID), tag: "coordinator", foreign: true, home: h, priority: h.cfg.Priority, slots: 1, cpu: 1000, elements: make([]arrayElement, 1)}
 	b.arrays = append(b.arrays, h.job)
 	h.over, h.world.resumes = false, 0
@@ -163,7 +167,9 @@ func (h *home) begins() {
 	if h.cfg.Limit > 0 {
 		e.limit = h.world.now + h.cfg.Limit
 		h.world.queue.push(event{at: e.limit, to: h.batch(), what: batchLimits, n: h.batch().key(h.job, 0)})
-		h.push(h.cfg.Limit-h.cfg.Warn, homeWarns)
+		if h.cfg.Warn > 0 {
+			h.push(h.cfg.Limit-h.cfg.Warn, homeWarns)
+		}
 	}
 	if h.batch().nodes[e.node].down { // which was not seen yet
 		h.state = homeDead
@@ -231,6 +237,9 @@ func (h *home) told() {
 func (h *home) killed() {
 	if h.state == homeDead {
 		return // nobody is there to see it
+	}
+	if h.state == homeGoesBack && !h.requeued {
+		h.world.saw(sawHomeNotBack)
 	}
 	h.dies()
 	h.ends("")
@@ -394,7 +403,7 @@ func (h *home) goesBack() {
 	case h.world.now >= h.until:
 		h.world.saw(sawHomeNotBack)
 		h.ends("FAILED")
-	case q.deaf.has(h.world.now):
+	case q.deaf.has(h.world.now), h.cfg.Refuses && h.jobs == 1:
 		h.push(10*time.Second+requeueEvery, homeRequeues)
 	default:
 		h.state = homeNowhere
@@ -411,6 +420,9 @@ func (h *home) upset(f *Fault, n uint64, lasts interval) {
 	switch f.Kind {
 	case FaultHomePreempted:
 		if f.N%3 > 0 {
+			if f.N%3 == 2 { // and nobody says why
+				h.world.launcher.(*queue).deaf = interval{h.world.now, h.world.now + time.Minute}
+			}
 			b.finish(h.job, e, "PREEMPTED", b.key(h.job, 0))
 		} else if h.state != homeDead {
 			h.world.saw(sawHomeKilled)
@@ -506,18 +518,19 @@ func (w *worker) patient() (more, since time.Duration) {
 // asideChecks is of the life of the latest coordinator.
 type asideChecks struct {
 	record uint64 // of the word that it steps aside, 0 = none
-	last   uint64 // the last one before it had finished
+	more   bool   // a block has ended since, which may be for the next coordinator to count
 }
 
 // stepsAside looks at what a coordinator does that has written down that it steps aside.
 func (c *checks) stepsAside(f *engine.Effect) {
 	switch f.Kind {
 	case engine.EffectAppend:
-		if engine.RecordKind(f.Record[1]) == engine.RecordAside {
+		switch kind := engine.RecordKind(f.Record[1]); {
+		case kind == engine.RecordAside:
 			c.aside.record = c.record
+		case kind == engine.RecordEnd && c.aside.record != 0:
+			c.aside.more = true
 		}
-	case engine.EffectFinished:
-		c.aside.last = c.record
 	case engine.EffectAway:
 		if c.aside.record == 0 || c.aside.record > c.durable {
 			c.fail("workers are told that the coordinator steps aside, and it is not durable")

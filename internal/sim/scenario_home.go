@@ -10,7 +10,7 @@ var homeFaults = []FaultKind{FaultHomePreempted, FaultHomePreempted, FaultHomePr
 
 // drawHome makes the coordinator a job of the batch system in some of the worlds that have one.
 func drawHome(r *rand.Rand, c *Config) {
-	if c.Batch == nil || r.IntN(6) > 0 {
+	if c.Batch == nil || r.IntN(4) > 0 {
 		return
 	}
 	c.Nodes = max(c.Nodes, 2) // it takes a core, and some workers need all of a node
@@ -30,11 +30,20 @@ func drawHome(r *rand.Rand, c *Config) {
 		Warn: time.Minute + time.Duration(r.Int64N(int64(time.Minute))), Away: pick(r, 2*time.Minute, 10*time.Minute, time.Hour), Requeue: r.IntN(5) > 0,
 		Priority: r.IntN(3) - 1, Waits: pick(r, 0, time.Minute, 20*time.Minute, 90*time.Minute), Late: pick(r, 0, 0, 30*time.Second),
 	}
-	if r.IntN(2) == 0 {
+	h.Refuses = r.IntN(3) == 0
+	if r.IntN(3) > 0 {
 		h.Limit = max(span/time.Duration(1+r.IntN(6)), 30*time.Minute)
 		if h.Away < h.Waits+5*time.Minute { // blocks are killed while it is away, and are to fit between
 			h.Limit = max(h.Limit, 3*time.Hour)
 		}
+		for i := range c.Job.Tasks {
+			if t := &c.Job.Tasks[i]; t.Timeout == 0 {
+				t.Timeout = time.Hour
+			}
+		}
+	}
+	if r.IntN(3) == 0 {
+		h.Warn = 0
 	}
 	c.Home = h
 	for i := range c.Faults {
