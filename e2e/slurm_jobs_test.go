@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -111,7 +110,13 @@ func (j *slurmJob) ends(s *submit, status int) result {
 // completes runs it on Slurm and here, and wants the same of both, and nothing left.
 func (j *slurmJob) completes(env ...string) result {
 	j.t.Helper()
-	r := j.ends(j.start("slurm", env...), 0)
+	return j.wantComplete(j.start("slurm", env...))
+}
+
+// wantComplete is completes of a run that has been started.
+func (j *slurmJob) wantComplete(s *submit) result {
+	j.t.Helper()
+	r := j.ends(s, 0)
 	j.wantNothingLeft()
 	j.wantAsHere()
 	return r
@@ -138,19 +143,6 @@ func (j *slurmJob) wantNothingLeft() {
 	if left := processesOf(j.lab, j.user); len(left) > 0 {
 		j.t.Errorf("processes of %s are left: %q", j.user, left)
 	}
-}
-
-// processesOf are the processes of a user of a cluster that live.
-func processesOf(lab *slurmlab.Lab, user string) (lines []string) {
-	pids, _ := exec.Command("pgrep", "-u", user, "-f", "--", ".").Output()
-	for pid := range strings.FieldsSeq(string(pids)) {
-		env, _ := os.ReadFile("/proc/" + pid + "/environ")
-		line, _ := os.ReadFile("/proc/" + pid + "/cmdline")
-		if strings.Contains(string(env), "SLURM_CONF="+lab.Conf+"\x00") && len(line) > 0 {
-			lines = append(lines, strings.ReplaceAll(string(line), "\x00", " "))
-		}
-	}
-	return lines
 }
 
 // stats is what the run says of itself.
@@ -302,9 +294,11 @@ func TestOnSlurmFourWorkersOfTenThousandBlocks(t *testing.T) {
 		blocks("small", 10_000)+`run = { python = "small.py:process" }`))
 	for _, launcher := range []string{"local", "slurm"} {
 		j.must(os.WriteFile(filepath.Join(j.folder(launcher), "small.py"), []byte(`import os
-def process(block):
-    with open("out/" + str(block.write.offset[0] % 7), "a") as f:
-        f.write("x" * 9 + "\n")
+def process(block): # each has a line of its own
+    at = block.write.offset[0]
+    f = os.open("out/" + str(at % 7), os.O_CREAT | os.O_WRONLY, 0o644)
+    os.pwrite(f, b"%09d\n" % at, at // 7 * 10)
+    os.close(f)
 `), 0o644))
 	}
 	j.completes()

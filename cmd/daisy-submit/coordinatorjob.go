@@ -71,29 +71,30 @@ func planCoordinator(l *slurm.Launcher, j *job.Job, dir, program, log string, af
 // unsureFor is for how long a coordinator is looked for of which it is not known whether Slurm has accepted it.
 var unsureFor = []time.Duration{0, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second}
 
-// submitCoordinator has Slurm run the coordinator of a run, and says so. set are the keys of limits that it was given.
-func (r *jobRun) submitCoordinator(ctx context.Context, dir *rundir.Dir, set []string) error {
+// submitCoordinator has Slurm run the coordinator of a run, and says so. set are the keys of limits that it was given. It reports whether the
+// coordinator is in the queue, which the error may be unable to say.
+func (r *jobRun) submitCoordinator(ctx context.Context, dir *rundir.Dir, set []string) (begun bool, err error) {
 	l, err := slurmLauncher(r.job, dir)
 	if err != nil {
-		return infrastructure(err)
+		return false, infrastructure(err)
 	}
 	if err := l.Check(ctx); err != nil {
-		return infrastructure(err)
+		return false, infrastructure(err)
 	}
 	self, err := os.Executable()
 	if err == nil {
 		err = dir.CopySubmit(self)
 	}
 	if err != nil {
-		return infrastructure(err)
+		return false, infrastructure(err)
 	}
 	s, err := planCoordinator(l, r.job, dir.Path(), dir.SubmitPath(), dir.CoordinatorLog(), r.where.after)
 	if err != nil {
-		return err
+		return false, err
 	}
 	cluster, err := clusterOf(r.job)
 	if err != nil {
-		return err
+		return false, err
 	}
 	id, err := l.SubmitCoordinator(ctx, s)
 	if errors.Is(err, launcher.ErrUnsure) {
@@ -103,22 +104,25 @@ func (r *jobRun) submitCoordinator(ctx context.Context, dir *rundir.Dir, set []s
 	var refusal *launcher.Refusal
 	switch {
 	case errors.As(err, &refusal) && refusal.Kind != launcher.RefusedForNow:
-		return &statusError{exitUsage, fmt.Errorf("the coordinator as a job: %w", err)}
+		return false, &statusError{exitUsage, fmt.Errorf("the coordinator as a job: %w", err)}
 	case err != nil:
-		return infrastructure(fmt.Errorf("the coordinator as a job: %w", err))
+		return false, infrastructure(fmt.Errorf("the coordinator as a job: %w", err))
 	}
 	if err := dir.WriteCoordinatorJob(rundir.CoordinatorJob{Job: id, Cluster: cluster, Submitted: time.Now().UTC().Truncate(time.Second), Set: set}); err != nil {
 		err = errors.Join(err, l.CancelCoordinator(ctx, id, s.Name)) // nobody would find it
-		return infrastructure(err)
+		return false, infrastructure(err)
 	}
 	if r.where.parsable {
 		_, err := fmt.Fprintln(r.stdout, id)
-		return written(err)
+		if err != nil {
+			err = unsaid(dir, "its coordinator is job "+id, err)
+		}
+		return true, err
 	}
 	if _, err := fmt.Fprintf(r.stdout, "run directory: %s\nthe coordinator is job %s; what it prints goes to %s\n", dir.Path(), id, dir.CoordinatorLog()); err != nil {
-		return infrastructure(err)
+		return true, unsaid(dir, "its coordinator is job "+id, err)
 	}
-	return sayHowToLook(r.stdout, dir)
+	return true, sayHowToLook(r.stdout, dir)
 }
 
 // lookFor finds the coordinator by its name, which no other job has. unsure is what is wrong if it is not there.

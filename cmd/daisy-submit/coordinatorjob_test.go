@@ -281,3 +281,29 @@ func TestTheEndOfACoordinatorIsAskedForGently(t *testing.T) {
 		}
 	})
 }
+
+// TestARunThatWasLeftToSlurmStaysThoughNobodyCanBeToldOfIt: its coordinator, in the queue by then, would find no run.
+func TestARunThatWasLeftToSlurmStaysThoughNobodyCanBeToldOfIt(t *testing.T) {
+	fake := aSite(t)
+	fake.Say("sbatch", launchertest.Answer{Stdout: "7\n"})
+	worker := program(t, "daisy-worker", "echo daisy-worker")
+	t.Setenv("PATH", os.Getenv("PATH")+":"+filepath.Dir(worker))
+	folder := t.TempDir()
+	path, where := filepath.Join(folder, "job.toml"), filepath.Join(folder, "there")
+	if err := os.WriteFile(path, []byte(ofTask("cpu = 1")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{nil, {"--parsable"}} {
+		var errs output
+		dir := where + strings.Join(args, "")
+		status := run(append([]string{"daisy-submit", "run", path, "--run-dir", dir, "--coordinator", "job"}, args...), full{}, &errs)
+		if status != exitInfrastructure || len(fake.Calls("sbatch")) == 0 {
+			t.Fatalf("status %d: %s", status, errs.text.String())
+		}
+		if d, err := rundir.Open(dir); err != nil {
+			t.Errorf("%v: the run is gone: %v\n%s", args, err, errs.text.String())
+		} else if j, err := d.CoordinatorJob(); err != nil || j == nil || j.Job != "7" {
+			t.Errorf("%v: its coordinator is %+v, %v", args, j, err)
+		}
+	}
+}

@@ -315,7 +315,7 @@ const smallMemory = 2 << 10 // MiB
 
 func (cl *cluster) memoryFinding(o *slurm.Options, r launcher.Request, parts []slurm.Partition, check string) finding {
 	m := parts[0].Memory.Over(cl.site.Memory)
-	cores := max((r.CPUMilli+999)/1000, 1)
+	cores := r.Cores()
 	const mib = 1 << 20
 	asked := (r.MemoryBytes + mib - 1) / mib
 	if o.NoMemory {
@@ -347,7 +347,7 @@ func (cl *cluster) memoryFinding(o *slurm.Options, r launcher.Request, parts []s
 
 // fitFinding looks for nodes that have all that one worker asks for.
 func (cl *cluster) fitFinding(o *slurm.Options, r launcher.Request, parts []slurm.Partition, check string) (fitting []slurm.Node, f finding) {
-	cores := max((r.CPUMilli+999)/1000, 1)
+	cores := r.Cores()
 	asked := (r.MemoryBytes + 1<<20 - 1) >> 20
 	if o.NoMemory {
 		asked = 0

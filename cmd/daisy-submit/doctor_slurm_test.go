@@ -229,6 +229,10 @@ func TestAProbeLooksFromANodeAndLeavesNothing(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dir, ".daisy*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
+	// It was taken, and the answer came too late.
+	fake.Say("sbatch", launchertest.Answer{Then: runsAtOnce + "\necho 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2; exit 1"})
+	wantFinding(t, p.findings(t.Context())[0], fine, "sees the run directory")
+	fake.Say("sbatch", launchertest.Answer{Stdout: "4711\n", Then: runsAtOnce})
 	p.worker = program(t, "daisy-worker", "echo wrong format; exit 126")
 	for _, f := range p.findings(t.Context()) {
 		if f.Check == "probe of a: program" {

@@ -20,7 +20,7 @@ func (e *Engine) stepAside(within time.Duration, why string) {
 		}
 	}
 	for _, w := range e.held {
-		e.append(Record{Kind: RecordUnheard, Worker: w.number, Count: e.cfg.Began + int64(e.holdTo-e.abandonAfter())})
+		e.append(Record{Kind: RecordUnheard, Worker: w.number, Count: e.cfg.Began + int64(e.holdTo-e.AbandonAfter())})
 	}
 	e.wantCommit = true
 	e.queue.push(pending{upTo: e.appended, kind: pendingEnd})

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,6 +31,7 @@ type worker struct {
 	nodeNo uint32
 	task   int32
 	any    bool // an external worker that takes blocks of every task
+	client bool // of daisy: an external worker that has a slot for each block that it asks for beside others
 	slots  int32
 	grant  Grant
 	row    *row
@@ -130,7 +133,7 @@ type refuser func(code, format string, args ...any)
 
 func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	s := e.submissions[j.Tag]
-	if e.book != nil && !e.admit(req, j, s, refuse) {
+	if e.book != nil && !e.admit(j, refuse) {
 		return
 	}
 	if s == nil || j.Element < 0 || j.Element >= len(s.workers) || s.workers[j.Element] == nil {
@@ -216,8 +219,8 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 	}
 	task, anyTask := e.externalTask(j.Task)
 	switch {
-	case w != nil && w.sub != nil:
-		refuse("bad_request", "%q is the name of a worker that was launched: choose another", j.Name)
+	case w != nil && w.sub != nil, isOfLauncher(j.Name): // perhaps one that is asked for later
+		refuse("bad_request", "%q is the name of a worker that is launched: choose another", j.Name)
 	case w != nil && !w.ended:
 		refuse("twin", "a worker with the name %q has joined already, from %s: this one is a twin", j.Name, w.node)
 	case e.phase != running:
@@ -231,11 +234,18 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 	case e.turnedAway(nil, j.Node) != "":
 		refuse("excluded", "%s", e.turnedAway(nil, j.Node))
 	default:
-		w = &worker{id: j.Name, task: int32(task), any: anyTask, slots: int32(j.Slots), bornAt: e.now, answer: never}
+		w = &worker{id: j.Name, task: int32(task), any: anyTask, client: j.Client, slots: int32(j.Slots), bornAt: e.now, answer: never}
 		e.workers[w.id] = w
 		e.enlist(w)
 		e.accept(req, w, j)
 	}
+}
+
+// isOfLauncher reports whether a name is one that a worker of a launcher may have.
+func isOfLauncher(name string) bool {
+	at := launcherName(name)
+	_, err := strconv.ParseUint(at.Tag, 10, 64)
+	return err == nil && at.String() == name
 }
 
 // externalTask finds the task that an external worker serves, -1 if there is none of that name. One that takes any begins
@@ -355,9 +365,16 @@ func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease, kept
 	}
 	w.doubts = w.held
 	start := len(e.out.leases)
+	var claimed map[blockOf]*lease // before: the answer may have been lost on its way
+	if w.held > 0 && slices.ContainsFunc(held, e.isEarlier) {
+		claimed = make(map[blockOf]*lease, w.held)
+		for l := w.first; l != nil; l = l.next {
+			claimed[blockOf{l.handout.Task, l.handout.Block}] = l
+		}
+	}
 	for _, h := range held {
-		if h.Epoch != e.cfg.Epoch {
-			if l := e.claim(w, &h); l != nil {
+		if e.isEarlier(h) {
+			if l := e.claim(w, &h, claimed[blockOf{h.Task, h.Block}]); l != nil {
 				kept = append(kept, Kept{h.Epoch, h.Lease, l.handout.Lease, l.handout.Attempt})
 			} else {
 				e.out.leases = append(e.out.leases, h.Lease)
@@ -531,7 +548,7 @@ func (e *Engine) leaveWord(w *worker) string {
 		return "stopped"
 	case w.told == toDrain:
 		return "drained"
-	case w.killed:
+	case w.told == notTold && w.killed:
 		return "lost"
 	default:
 		return "left"

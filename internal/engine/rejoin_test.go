@@ -235,12 +235,12 @@ func TestAWorkerThatIsAwayAndToldToGoIsWaitedForNoLongerThanOthers(t *testing.T)
 		Event{Kind: EventAttach, Session: 1, Worker: "other", Nonce: 8}, Event{Kind: EventAcquire, Session: 1, Request: 1, N: 1})
 	apply(time.Second, Event{Kind: EventCommitted, UpTo: 1 << 60})
 	beat := Event{Kind: EventHeartbeat, Session: 1}
-	for at := time.Second; at < e.abandonAfter(); at += time.Second {
+	for at := time.Second; at < e.AbandonAfter(); at += time.Second {
 		if fx := apply(at, beat); has(fx, EffectBlocks) {
 			t.Fatalf("after %v a block is handed out, which the other worker may run", at)
 		}
 	}
-	if fx := apply(e.abandonAfter()+time.Second, beat); !has(fx, EffectBlocks) {
+	if fx := apply(e.AbandonAfter()+time.Second, beat); !has(fx, EffectBlocks) {
 		t.Error("the other worker is waited for without end")
 	}
 }
@@ -295,7 +295,7 @@ func TestADrainWaitsForWhoIsAway(t *testing.T) {
 func TestADrainEndsWithoutWhoDoesNotComeBack(t *testing.T) {
 	e, apply := resumedWith(t)
 	apply(0, Event{Kind: EventTick}, Event{Kind: EventStop, Stop: StopDrain, Text: "anna"})
-	if fx := apply(e.abandonAfter()+time.Second, Event{Kind: EventTick}); !has(fx, EffectTaskEnded) {
+	if fx := apply(e.AbandonAfter()+time.Second, Event{Kind: EventTick}); !has(fx, EffectTaskEnded) {
 		t.Errorf("%v", fx)
 	}
 }

@@ -105,7 +105,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 			told = w.keeps
 		}
 		// Until this epoch began, a machine that refused may have answered it.
-		if w.hinted && due(w.heard+max(told, 0)+j.HintAfter) || due(w.heard+told+e.abandonAfter()) {
+		if w.hinted && due(w.heard+max(told, 0)+j.HintAfter) || due(w.heard+told+e.AbandonAfter()) {
 			e.giveUp(w)
 			return next
 		}
@@ -126,7 +126,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 			w.quiet = true
 			e.recount(w)
 		}
-		if w.sub != nil && w.held == 0 && due(w.askedAt+max(e.abandonAfter(), 2*quietAfter)) {
+		if w.sub != nil && w.held == 0 && due(w.askedAt+max(e.AbandonAfter(), 2*quietAfter)) {
 			w.tardy = !w.returned
 			e.notice("worker %s is connected and asks for nothing: it is killed", w.id)
 			e.kill(w)
@@ -138,7 +138,8 @@ func (e *Engine) inspect(w *worker) time.Duration {
 	return next
 }
 
-func (e *Engine) abandonAfter() time.Duration {
+// AbandonAfter is how long a worker may be silent, by the job or else by the launcher. It never changes.
+func (e *Engine) AbandonAfter() time.Duration {
 	switch {
 	case e.cfg.Job.AbandonAfter > 0:
 		return e.cfg.Job.AbandonAfter

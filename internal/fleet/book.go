@@ -46,7 +46,7 @@ type BookConfig struct {
 	HintAfter time.Duration
 	// Seed shifts the times of questions, so that runs do not all ask at once.
 	Seed uint64
-	// Heard is when a worker was last heard, negative if never.
+	// Heard is when a worker was last heard, 0 if never in this life of the run.
 	Heard func(launcher.Worker) time.Duration
 	// Keeps is until when a worker was told to keep what it runs though it hears of nobody, 0 or less if it was not; nil = none was.
 	Keeps func(launcher.Worker) time.Duration
@@ -184,6 +184,8 @@ const (
 	// CallCancel: Elements of Tag. CallCancelArray: Array, of Tag.
 	CallCancel
 	CallCancelArray
+	// CallCancelArrays: Workers, which are all that is left of many arrays. It is for looking what is there first.
+	CallCancelArrays
 )
 
 // A Call is one request to the batch system.
@@ -192,6 +194,7 @@ type Call struct {
 	Tag, Array string
 	Arrays     []string
 	Elements   []int
+	Workers    []launcher.Worker
 	Nodes      []string
 	Count      int
 }
@@ -559,15 +562,15 @@ func (b *Book) excluded(now time.Duration, call *Call, err error) {
 	}
 }
 
-// Waits lists why elements of submissions are pending, most first.
-func (b *Book) Waits(tags []string) []Waiting {
+// Waits lists why elements of submissions are pending, most first. StartsIn is counted from now on.
+func (b *Book) Waits(now time.Duration, tags []string) []Waiting {
 	var all []Waiting
 	for _, tag := range tags {
 		en := b.entries[tag]
 		if en == nil {
 			continue
 		}
-		for _, w := range en.reasons {
+		for _, w := range b.waits(now, en) {
 			i := slices.IndexFunc(all, func(o Waiting) bool { return o.Word == w.Word })
 			if i < 0 {
 				all = append(all, w)
@@ -581,6 +584,17 @@ func (b *Book) Waits(tags []string) []Waiting {
 	}
 	slices.SortStableFunc(all, func(a, b Waiting) int { return b.Count - a.Count })
 	return all
+}
+
+// waits is why elements of a submission are pending, as of the last answer, but with the time that has passed since.
+func (b *Book) waits(now time.Duration, en *entry) []Waiting {
+	list := slices.Clone(en.reasons)
+	for i := range list {
+		if w := &list[i]; w.StartsIn > 0 {
+			w.StartsIn = max(w.StartsIn-(now-b.listedAt), time.Second)
+		}
+	}
+	return list
 }
 
 // Unsure reports whether it is not known yet if a submission is there.

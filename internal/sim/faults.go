@@ -32,7 +32,7 @@ const (
 	FaultPower
 	// FaultDiskFull fills the disk for a while.
 	FaultDiskFull
-	// FaultSync has one sync fail.
+	// FaultSync has one sync fail; with an odd N the coordinator dies of it.
 	FaultSync
 	// FaultSlowSync makes commits slow for a while.
 	FaultSlowSync
@@ -92,6 +92,8 @@ const (
 	// FaultForgets: the controller loses its state, and gives ids to others. FaultHand: an administrator cancels an element.
 	FaultForgets
 	FaultHand
+	// FaultRot: bytes of the journal change on the disk, and the coordinator dies.
+	FaultRot
 	// Of the job that the coordinator is: it is preempted, now and then without a word (FaultHomePreempted), cancelled by a person (FaultHomeCancelled),
 	// its node loses its power for a while (FaultHomeNode) or is thought dead (FaultHomeNetless).
 	FaultHomePreempted
@@ -102,7 +104,7 @@ const (
 )
 
 var faultNames = [...]string{"crash", "crash-on-disk", "uncommitted", "power", "disk-full", "sync", "slow-sync", "stall", "suspend", "take-over", "worker-dies", "worker-stalls",
-	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "set", "exclude", "stop-worker", "guest", "flaky", "partial", "gang", "vanish", "beside", "forgets", "hand", "home-preempted", "home-cancelled", "home-node", "home-netless"}
+	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "set", "exclude", "stop-worker", "guest", "flaky", "partial", "gang", "vanish", "beside", "forgets", "hand", "rot", "home-preempted", "home-cancelled", "home-node", "home-netless"}
 
 // String is the fault's name.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -192,7 +194,13 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 		w.disk.full = true
 		a.passes(f, n)
 	case FaultSync:
-		w.disk.failSync, w.disk.failedSync, w.disk.ioError = true, true, true
+		w.disk.failSync, w.disk.failedSync = true, true
+		w.disk.killSync, w.resumeIn = f.N%2 == 1, f.For
+	case FaultRot:
+		if w.disk.rot(journalDir, f.N) && alive {
+			w.resumeIn = f.For
+			w.crash(co)
+		}
 	case FaultSlowSync:
 		w.slowSync = lasts
 	case FaultStall:

@@ -130,6 +130,11 @@ func TestEveryFaultOfTheOptionsIsFoundAtOnce(t *testing.T) {
 			t.Errorf("%s = %q: %+v, want one about %q", c.key, c.value, faults, c.says)
 		}
 	}
+	for range 20 { // of several that it can be, the same each time
+		if _, faults, _ := ParseOptions(map[string][]string{"options": {"--gpu=1"}}, nil); len(faults) != 1 || !strings.Contains(faults[0].Text, "can be read as --gpus, which") {
+			t.Fatalf("--gpu: %+v", faults)
+		}
+	}
 	_, faults, _ := ParseOptions(map[string][]string{"time": {"9"}, "arrays": {"x"}, "options": {"--hold", "ok", "--array=1"}, "partition": {"p"}}, nil)
 	if len(faults) != 5 || faults[2].Item != 1 {
 		t.Errorf("%d faults: %+v", len(faults), faults)

@@ -53,6 +53,7 @@ type Launcher struct {
 	changing chan struct{}
 
 	mu       sync.Mutex
+	lateTo   time.Time // until then a submission without an answer may still appear
 	closed   bool
 	noArrays bool // the site has none
 	site     *Site
@@ -242,9 +243,12 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// live are the arrays of the run of which something waits or runs, with their tags, and whether others are on their way out.
+// live are the arrays of the run of which something waits or runs, with their tags, and whether others are on their way out, or may be on their way in.
 func (l *Launcher) live(ctx context.Context) (left map[string]string, ending bool, err error) {
 	list, err := l.List(ctx)
+	l.mu.Lock()
+	ending = time.Now().Before(l.lateTo)
+	l.mu.Unlock()
 	left = map[string]string{}
 	for _, e := range list.Elements {
 		switch {
