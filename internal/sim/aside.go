@@ -328,6 +328,16 @@ func (h *home) netless(where int, lasts interval) {
 	}
 }
 
+// slept is until when the last of those was asleep that are thought dead.
+func (h *home) slept() (until time.Duration) {
+	if h != nil {
+		for _, co := range h.ghosts {
+			until = max(until, co.stalledTo)
+		}
+	}
+	return until
+}
+
 // rejoins: such a node is back, and what is not to run there any more is ended soon.
 func (h *home) rejoins(where int) {
 	if h == nil {

@@ -258,7 +258,7 @@ func (q *queue) couldKnow() bool {
 	if co := q.world.co; co != nil {
 		since = max(since, co.stalledTo)
 	}
-	return q.world.now > since+2*time.Minute
+	return q.world.now > max(since, q.world.home.slept())+2*time.Minute
 }
 
 // ours is an array that elements may be cancelled of. The command has no filter of its own.
