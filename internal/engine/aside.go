@@ -14,6 +14,14 @@ func (e *Engine) stepAside(within time.Duration, why string) {
 	e.stop = stopping{early: true, aside: true, state: RunAside, at: never}
 	e.append(Record{Kind: RecordAside, Count: int64(within), At: e.last.Microseconds()})
 	e.within = within
+	for _, w := range e.away {
+		if w.heard == 0 {
+			e.append(Record{Kind: RecordUnheard, Worker: w.number, Count: e.cfg.Began + int64(w.keeps)})
+		}
+	}
+	for _, w := range e.held {
+		e.append(Record{Kind: RecordUnheard, Worker: w.number, Count: e.cfg.Began + int64(e.holdTo-e.AbandonAfter())})
+	}
 	e.wantCommit = true
 	e.queue.push(pending{upTo: e.appended, kind: pendingEnd})
 }

@@ -163,3 +163,23 @@ func asPatient(t *testing.T, worker string) {
 		t.Error("blocks are never handed out")
 	}
 }
+
+// Nothing more is asked of the batch system, so that nothing of it is due before the commit.
+func TestACoordinatorThatStepsAsideWaitsForTheDiskOnly(t *testing.T) {
+	c := newCluster(t, nil, taskOf(40, "a"))
+	c.apply(Event{Kind: EventTick})
+	c.run(30 * time.Second)
+	c.holds = true
+	c.apply(Event{Kind: EventAside, Left: time.Hour})
+	for range 10 {
+		at, timed := c.e.Next()
+		if !timed {
+			return
+		}
+		if at <= c.now {
+			t.Fatalf("at %v it is to look again at %v", c.now, at)
+		}
+		c.now = at
+		c.apply(Event{Kind: EventTick})
+	}
+}

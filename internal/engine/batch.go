@@ -66,6 +66,11 @@ func (e *Engine) openBook() {
 			return w.heard
 		}
 		return 0
+	}, Keeps: func(at launcher.Worker) time.Duration {
+		if w := e.launchedAs(at); w != nil && w.away {
+			return w.keeps
+		}
+		return 0
 	}})
 }
 

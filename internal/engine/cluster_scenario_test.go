@@ -31,6 +31,7 @@ import (
 //	join 1.0 [array=101] [nonce=8] [restart=1] [held=TASK:BLOCK[:ATTEMPT]]
 //	guest x task=a             one that came by itself and asks for blocks
 //	hold, commit               commits wait; all is durable
+//	aside 1h                   the coordinator ends, and has workers keep what they run for so long; resume goes on at once
 //	stop now, exclude n1, include n1, set-max a=1, throttle 1=2
 //	slots, rows, waits, calls  what there is; calls: since the last time, but those that only ask
 type clusterScenario struct {
@@ -83,6 +84,8 @@ func (c *cluster) tell(f *Effect) {
 		if f.Request != 0 {
 			say("refused: %s", f.Code)
 		}
+	case EffectAway:
+		say("a worker is told to wait for %v", f.Left)
 	case EffectFinished:
 		say("%v: %s", f.State, f.Text)
 	}
@@ -148,6 +151,8 @@ func (k *clusterScenario) do(t *testing.T, d *datadriven.TestData) string {
 	case "commit":
 		c.holds = false
 		c.commit()
+	case "aside":
+		c.apply(Event{Kind: EventAside, Left: duration(t, word(0)), Text: "its time is over"})
 	case "stop":
 		c.apply(Event{Kind: EventStop, Stop: map[string]StopKind{"drain": StopDrain, "cancel": StopCancel, "now": StopNow}[word(0)], Text: "enough"})
 	case "exclude", "include":

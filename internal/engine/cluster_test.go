@@ -51,6 +51,7 @@ type cluster struct {
 	lastDone time.Duration     // when a block was done
 	served   map[string]string // arrays whose workers got blocks, by tag; over all lives
 	told     *strings.Builder  // takes what is told of the run, if it is not nil
+	began    time.Duration     // when this life did, after one that stepped aside
 }
 
 type future struct {
@@ -85,16 +86,21 @@ func taskOf(blocks int64, id string) job.Task {
 
 func newCluster(t testingT, past []Record, tasks ...job.Task) *cluster {
 	t.Helper()
+	return newClusterAt(t, past, 0, tasks...)
+}
+
+func newClusterAt(t testingT, past []Record, began time.Duration, tasks ...job.Task) *cluster {
+	t.Helper()
 	j := testJob()
 	j.Tasks = tasks
 	p, err := j.Pipeline()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, q: launchertest.NewQueue(), agents: map[string]*agent{}, served: map[string]string{}, block: 10 * time.Second}
+	c := &cluster{t: t, began: began, q: launchertest.NewQueue(), agents: map[string]*agent{}, served: map[string]string{}, block: 10 * time.Second}
 	c.node = func(_ string, element int) string { return fmt.Sprint("n", element%4+1) }
 	c.starts = func(string, int) time.Duration { return 2 * time.Second }
-	cfg := Config{Job: j, Pipeline: p, Launcher: launchertest.QueueProperties(), Epoch: 1, Unlimited: true,
+	cfg := Config{Job: j, Pipeline: p, Launcher: launchertest.QueueProperties(), Epoch: 1, Began: int64(began), Unlimited: true,
 		LogPath: func(worker string) string { return "/runs/x/logs/" + worker + ".log" }}
 	if past != nil {
 		cfg.Past = NewPast(p)
@@ -114,7 +120,11 @@ func newCluster(t testingT, past []Record, tasks ...job.Task) *cluster {
 // resumed is the next life of a run, over the same batch system.
 func (c *cluster) resumed(tasks ...job.Task) *cluster {
 	past := append(slices.Clone(c.before), c.records[:c.durable]...)
-	n := newCluster(c.t, past, tasks...)
+	began := time.Duration(0)
+	if c.final != nil && c.final.State == RunAside { // for how long is told in time of day
+		began = c.began + c.now
+	}
+	n := newClusterAt(c.t, past, began, tasks...)
 	n.q, n.block, n.node, n.starts, n.served = c.q, c.block, c.node, c.starts, c.served
 	n.before = past
 	n.last = 1000

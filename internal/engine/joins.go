@@ -41,9 +41,10 @@ type worker struct {
 	heard    time.Duration
 	detached time.Duration // when the connection ended, while there is none
 	suspect  bool
-	hinted   bool  // the launcher suspects that it has ended
-	away     bool  // it served an earlier epoch, and has not come back
-	awayTask int32 // of one that nobody launched: the task of which it has a share until then
+	hinted   bool          // the launcher suspects that it has ended
+	away     bool          // it served an earlier epoch, and has not come back
+	keeps    time.Duration // until when, at least, it keeps what it runs while it is away; before 0 if no life since has heard it
+	awayTask int32         // of one that nobody launched: the task of which it has a share until then
 
 	leaving  bool // it says so itself
 	leave    LeaveReason
@@ -347,7 +348,7 @@ func (e *Engine) attach(ev *Event) {
 		e.emit(Effect{Kind: EffectStop, Session: w.session, Text: w.toldWhy})
 	case w.told != notTold:
 		e.emit(Effect{Kind: EffectDrain, Session: w.session, Text: w.toldWhy})
-	case e.phase != running:
+	case e.phase != running && !e.stop.aside:
 		e.tell(w, toLeave, e.why)
 	}
 	e.recount(w)

@@ -221,7 +221,11 @@ func (e *Engine) startNext(w *worker) {
 		return
 	}
 	task := int(l.handout.Task)
-	if w.sub == nil && !e.fleet.Take(task, 1) {
+	switch {
+	case w.sub != nil:
+	case l.claimed > 0:
+		e.fleet.Inherit(task, 1) // it runs already: its slot was a result's that the worker has brought with it
+	case !e.fleet.Take(task, 1):
 		return // another worker was quicker; the block is recalled if there is an idle one
 	}
 	w.unstarted = l.next

@@ -26,8 +26,9 @@ type Past struct {
 	subs    []*pastSubmission
 	state   RunState // how the last epoch ended; RunRunning if it was cut off
 	why     string
-	sets    []Setting // the latest of each limit
-	patient int64     // until when workers keep what they run without a coordinator, as they were told; in Unix nanoseconds
+	sets    []Setting        // the latest of each limit
+	patient int64            // until when workers keep what they run without a coordinator, as they were told; in Unix nanoseconds
+	unheard map[uint32]int64 // the same of those that the latest coordinator, which stepped aside, has never heard
 }
 
 // PastEpoch is one life of a coordinator.
@@ -81,7 +82,7 @@ type pastWorker struct {
 
 // NewPast makes an empty past of a pipeline.
 func NewPast(p *scheduler.Pipeline) *Past {
-	past := &Past{workers: make(map[uint32]*pastWorker), numbers: make(map[workerName]uint32), exclude: make(map[string]*Exclusion)}
+	past := &Past{workers: make(map[uint32]*pastWorker), numbers: make(map[workerName]uint32), unheard: make(map[uint32]int64), exclude: make(map[string]*Exclusion)}
 	for _, t := range p.Tasks() {
 		past.tasks = append(past.tasks, pastTask{id: t.ID, hash: hashOf(&t), blocks: t.Grid.Len(), ends: scheduler.NewPast(t.Grid.Len()), times: make(map[int64]uint32), cuts: make(map[int64]uint32)})
 	}
@@ -178,6 +179,8 @@ func (p *Past) Add(r *Record) (ended Attempt, isEnd bool, err error) {
 		p.sets = withSetting(p.sets, s)
 	case RecordAside:
 		p.patient = max(p.patient, last.Began+int64(r.At)*int64(time.Microsecond)+r.Count)
+	case RecordUnheard:
+		p.unheard[r.Worker] = r.Count
 	case RecordRunEnd:
 		p.state, p.why = RunState(r.State), r.Text
 	}
@@ -205,6 +208,7 @@ func (p *Past) start(r *Record) error {
 	}
 	p.epochs = append(p.epochs, PastEpoch{Epoch: r.Epoch, Began: r.Began})
 	p.state, p.why = RunRunning, ""
+	clear(p.unheard) // who has come back in this epoch is not written down
 	return nil
 }
 

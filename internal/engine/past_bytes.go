@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -92,6 +93,23 @@ func (p *Past) fields(c *coder) {
 		p.tasks[i].fields(c, int32(i))
 	}
 	list(c, &p.order, func(w **pastWorker) { p.worker(c, w) })
+	if c.reading && len(c.buf) > 0 || len(p.unheard) > 0 { // hardly ever
+		p.unheards(c)
+	}
+}
+
+// unheards visits the workers that the latest coordinator has not heard.
+func (p *Past) unheards(c *coder) {
+	numbers := slices.Sorted(maps.Keys(p.unheard))
+	list(c, &numbers, func(n *uint32) {
+		c.uint32(n)
+		until := p.unheard[*n]
+		c.int64(&until)
+		p.unheard[*n] = until
+	})
+	if len(numbers) == 0 {
+		c.fail(errors.New("bytes too many"))
+	}
 }
 
 // setting is a setting as its record.

@@ -64,6 +64,9 @@ const (
 	RecordShare RecordKind = 24
 	// RecordAside: the coordinator has ended for another to go on, and workers keep what they run for so long: Count (nanoseconds), At.
 	RecordAside RecordKind = 25
+	// RecordUnheard: of the workers that the coordinator of RecordAside leaves, it has never heard this one, which was told by an earlier one at most:
+	// Worker, Count (until when it keeps what it runs without a coordinator, in Unix nanoseconds). It holds for the next epoch only.
+	RecordUnheard RecordKind = 26
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
@@ -203,6 +206,9 @@ func (r *Record) fields(c *coder) bool {
 	case RecordAside:
 		c.int64(&r.Count)
 		c.int64(&r.At)
+	case RecordUnheard:
+		c.uint32(&r.Worker)
+		c.int64(&r.Count)
 	case RecordCut:
 		c.int32(&r.Task)
 		c.int64(&r.Block)

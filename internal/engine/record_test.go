@@ -39,6 +39,7 @@ var records = []struct {
 	{"01 16 01 08", Record{Kind: RecordWave, Task: 1, Count: 8}},
 	{"01 18 01 37 08", Record{Kind: RecordShare, ID: "7", Count: 8}},
 	{"01 19 08 09", Record{Kind: RecordAside, Count: 8, At: 9}},
+	{"01 1a 05 08", Record{Kind: RecordUnheard, Worker: 5, Count: 8}},
 	{"01 17 01 ac 02", Record{Kind: RecordCut, Task: 1, Block: 300}},
 }
 

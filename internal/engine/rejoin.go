@@ -32,13 +32,13 @@ func (e *Engine) inherit(w *pastWorker, replaced bool) *worker {
 	case !here:
 		// Nobody here can tell whether it lives, nor end it, so that it gets nothing more: it is only waited for.
 		e.held = append(e.held, w.PastWorker)
-		e.holdTo = e.patient + e.AbandonAfter()
+		e.holdTo = max(e.holdTo, e.keeps(w.number)+e.AbandonAfter())
 		return nil
 	case !slices.Contains(e.cfg.Left, at):
 		e.lost = append(e.lost, w.number)
 		return nil
 	}
-	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, grant: w.grant, answer: never, away: true}
+	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, grant: w.grant, answer: never, away: true, keeps: e.keeps(w.number)}
 	if e.tasks[v.task].spec.Fill {
 		e.expect(v.task, int64(v.slots))
 	}
@@ -65,6 +65,15 @@ func (e *Engine) inherit(w *pastWorker, replaced bool) *worker {
 	e.away = append(e.away, v)
 	e.lookAt(e.cfg.Job.ReconnectGrace)
 	return v
+}
+
+// keeps is until when a worker of an earlier epoch keeps what it runs though it hears of no coordinator: before this epoch, if the one before has not
+// heard it either, so that the wait for it ends however short each life is.
+func (e *Engine) keeps(number uint32) time.Duration {
+	if until, is := e.cfg.Past.unheard[number]; is {
+		return time.Duration(until - e.cfg.Began)
+	}
+	return e.patient
 }
 
 // launcherName is how a launcher calls the worker that it has started with this id: the inverse of launcher.Worker.String.
@@ -119,7 +128,7 @@ func (e *Engine) waitsFor(what string) string {
 	var until time.Duration
 	if len(e.away) > 0 {
 		w := e.away[0]
-		id, node, until = w.id, w.node, w.heard+e.patient+e.AbandonAfter()
+		id, node, until = w.id, w.node, w.heard+w.keeps+e.AbandonAfter()
 	} else {
 		id, node, until = e.held[0].ID, e.held[0].Node, e.holdTo
 	}

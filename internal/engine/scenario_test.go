@@ -326,6 +326,8 @@ func (s *scenario) print(f *Effect) {
 		say("%s: acknowledged %d", who, f.Seq)
 	case EffectRecall:
 		say("%s: recall [%s]", who, list)
+	case EffectAway:
+		say("%s: keep what runs for %v", who, f.Left)
 	case EffectReassign:
 		say("%s: works for %s from now on", who, task())
 	case EffectDrain:
@@ -450,6 +452,8 @@ func (s *scenario) do(t *testing.T, d *datadriven.TestData) {
 		ev.Kind, ev.UpTo = EventCommitted, s.appended
 	case "broken":
 		ev.Kind, ev.Text = EventBroken, "the disk is full"
+	case "aside":
+		ev.Kind, ev.Left, ev.Text = EventAside, duration(t, who), "its time is over"
 	case "stop":
 		ev.Kind, ev.Text = EventStop, "told to stop"
 		ev.Stop = map[string]StopKind{"drain": StopDrain, "cancel": StopCancel, "interrupt": StopInterrupt, "now": StopNow}[who]

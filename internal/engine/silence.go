@@ -102,9 +102,10 @@ func (e *Engine) inspect(w *worker) time.Duration {
 		}
 		told := time.Duration(0)
 		if w.away {
-			told = e.patient // the coordinator before has told it to wait for this one
+			told = w.keeps
 		}
-		if w.hinted && due(w.heard+told+j.HintAfter) || due(w.heard+told+e.AbandonAfter()) {
+		// Until this epoch began, a machine that refused may have answered it.
+		if w.hinted && due(w.heard+max(told, 0)+j.HintAfter) || due(w.heard+told+e.AbandonAfter()) {
 			e.giveUp(w)
 			return next
 		}

@@ -87,7 +87,7 @@ func (e *Engine) schedule() {
 	if e.phase != running && e.stop.at > e.now {
 		e.wake = min(e.wake, e.stop.at)
 	}
-	if e.book != nil {
+	if e.book != nil && !e.stop.aside { // which is asked nothing more
 		e.wake = min(e.wake, e.book.Wake())
 	}
 	e.timed = e.wake != never

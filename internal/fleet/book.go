@@ -48,6 +48,8 @@ type BookConfig struct {
 	Seed uint64
 	// Heard is when a worker was last heard, 0 if never in this life of the run.
 	Heard func(launcher.Worker) time.Duration
+	// Keeps is until when a worker was told to keep what it runs though it hears of nobody, 0 or less if it was not; nil = none was.
+	Keeps func(launcher.Worker) time.Duration
 }
 
 // defaultMessageTimeout is what batch systems have if nobody has changed it.

@@ -342,7 +342,11 @@ func (b *Book) gone(en *entry, el *element) bool {
 // silent for long enough is what others say first, as a rule (GiveUp).
 func (b *Book) mayLive(en *entry, i int) bool {
 	el := &en.elements[i]
-	heard := max(b.cfg.Heard(launcher.Worker{Tag: en.tag, Element: i}), el.absentAt)
+	w := launcher.Worker{Tag: en.tag, Element: i}
+	heard := max(b.cfg.Heard(w), el.absentAt)
+	if b.cfg.Keeps != nil {
+		heard = max(heard, b.cfg.Keeps(w))
+	}
 	return el.joined && el.state == ran && !el.givenUp && !el.left && b.askedAt < heard+b.cfg.HintAfter
 }
 

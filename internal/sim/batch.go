@@ -86,6 +86,7 @@ type array struct {
 	elements []arrayElement
 	held     string // reason for which nothing of it starts, "" = none
 	twin     bool   // whoever submitted it has not been told of it
+	home     *home  // it is the coordinator of the run; nil of all others
 }
 
 type arrayElement struct {
@@ -140,8 +141,10 @@ func (b *batch) act(ev *event) {
 			}
 		}
 	case batchKills:
-		_, e := b.at(ev.n)
-		if e.state == elementRunning && e.ending != "" && e.x != nil {
+		a, e := b.at(ev.n)
+		if e.state == elementRunning && e.ending != "" && a.home != nil {
+			a.home.killed()
+		} else if e.state == elementRunning && e.ending != "" && e.x != nil {
 			cause := launcher.Signalled
 			b.kill(e.x, cause)
 		}
@@ -261,10 +264,13 @@ func (b *batch) begin(a *array, i, where int) {
 		b.world.queue.push(event{at: e.limit, to: b, what: batchLimits, n: b.key(a, i)})
 		b.world.queue.push(event{at: max(e.limit-warning, b.world.now), to: b, what: batchWarns, n: b.key(a, i)})
 	}
-	if a.foreign {
+	if a.home != nil {
+		a.home.begins()
+	} else if a.foreign {
 		return
+	} else {
+		b.start(a, i)
 	}
-	b.start(a, i)
 	b.world.logf("batch: %s_%d (%s) starts on n%d", a.id, i, a.tag, where)
 }
 
@@ -321,6 +327,7 @@ func (b *batch) over(a *array, e *arrayElement, state elementState, word string,
 		*e = arrayElement{state: elementPending, restarts: e.restarts + 1}
 		b.world.saw(sawRequeued)
 	}
+	a.home.ended(word)
 	b.wake()
 }
 
@@ -352,6 +359,11 @@ func (b *batch) finish(a *array, e *arrayElement, word string, key uint64) {
 		return
 	}
 	e.ending = word
+	if a.home != nil {
+		b.world.queue.push(event{at: b.world.now + b.cfg.KillWait, to: b, what: batchKills, n: key})
+		a.home.told()
+		return
+	}
 	if e.x == nil { // of others, or on a node that is down
 		if a.foreign {
 			b.over(a, e, elementEnded, word, launcher.End{})
@@ -381,6 +393,7 @@ func (b *batch) fail(where int) {
 			}
 		}
 	}
+	b.world.home.nodeFails(where)
 	b.world.queue.push(event{at: b.world.now + b.cfg.FailSeen, to: b, what: batchSees, n: uint64(where)})
 }
 
@@ -389,7 +402,7 @@ func (b *batch) seeFailure(where int) {
 	b.nodes[where].drained = true
 	for _, a := range b.arrays {
 		for i := range a.elements {
-			if e := &a.elements[i]; e.state == elementRunning && e.node == where && e.x == nil {
+			if e := &a.elements[i]; e.state == elementRunning && e.node == where && e.x == nil && a.lost() {
 				b.over(a, e, elementEnded, "NODE_FAIL", launcher.End{Cause: launcher.NodeFailed})
 			}
 		}
@@ -426,6 +439,7 @@ func (b *batch) rejoins(where int) {
 			b.kill(x, launcher.Signalled)
 		}
 	}
+	b.world.home.rejoins(where)
 	b.nodes[where].drained = b.nodes[where].down
 	b.wake()
 }
@@ -608,6 +622,9 @@ func (b *batch) forgetAll() {
 			if e.state == elementRunning && e.x != nil {
 				e.ending = "CANCELLED"
 				b.kill(e.x, launcher.Signalled)
+			}
+			if a.home != nil && e.state == elementRunning {
+				a.home.dies()
 			}
 			if e.state <= elementRunning {
 				b.over(a, e, elementGone, "LOST", launcher.End{})

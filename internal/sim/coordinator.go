@@ -30,6 +30,9 @@ const (
 	coLooks          // it looks whether its directory can be written to
 	coStops          // a person ends the run; n = engine.StopKind
 	coOrdered        // a person wants something; n = index in orders
+	coWarned         // the job that it is ends soon
+	coTold           // that job is told to end
+	coLearns         // it is answered why
 )
 
 // Times of internal/coordinator.
@@ -46,6 +49,7 @@ type coordinator struct {
 	epoch uint64
 	began time.Duration
 	dead  bool
+	node  int // where it runs, 0 = on the login node
 	// stalledTo: the process is stopped until then; lag is how much the machine's clock has stood still since it began.
 	stalledTo, lag time.Duration
 
@@ -137,7 +141,7 @@ func (co *coordinator) start() error {
 		left = w.launcher.adopt(co)
 	}
 	co.engine, err = engine.New(engine.Config{
-		Job: w.cfg.Job, Pipeline: pipeline, Launcher: w.launcher.properties(), Node: w.nodeName(0), Epoch: co.epoch, Began: int64(co.began),
+		Job: w.cfg.Job, Pipeline: pipeline, Launcher: w.launcher.properties(), Node: w.nodeName(co.node), Epoch: co.epoch, Began: int64(co.began),
 		Budget: w.cfg.Budget, Unlimited: w.cfg.Unlimited, External: w.cfg.External, Past: co.past, Recovered: recovered, Left: left,
 	})
 	if err != nil {
@@ -146,6 +150,7 @@ func (co *coordinator) start() error {
 	w.listening = co
 	w.launcher.begins(co)
 	w.checks.begins(co, pipeline)
+	w.home.listens(co)
 	w.queue.push(event{at: w.now + co.heartbeatEvery(), to: co, what: coBeats})
 	if co.journal != nil {
 		w.queue.push(event{at: w.now + renewEvery, to: co, what: coLooks})
@@ -351,6 +356,8 @@ func (co *coordinator) act(ev *event) {
 		co.lookAtDisk()
 	case coOrdered:
 		co.obey(&co.orders[ev.n])
+	case coWarned, coTold, coLearns:
+		co.signalled(ev)
 	case coStops:
 		co.apply(engine.Event{Kind: engine.EventStop, Stop: engine.StopKind(ev.n), Text: "a person wants it so"})
 	}
@@ -478,7 +485,7 @@ func (co *coordinator) perform() {
 		case engine.EffectTrack:
 			co.track(f)
 		case engine.EffectJoined, engine.EffectRefused, engine.EffectWelcome, engine.EffectBlocks, engine.EffectAcknowledge,
-			engine.EffectRecall, engine.EffectReassign, engine.EffectDrain, engine.EffectStop, engine.EffectKillBlock:
+			engine.EffectRecall, engine.EffectReassign, engine.EffectDrain, engine.EffectStop, engine.EffectKillBlock, engine.EffectAway:
 			co.tell(f)
 			if f.Kind == engine.EffectBlocks && w.killAfter > 0 {
 				w.killAfter--
@@ -543,6 +550,8 @@ func (co *coordinator) tell(f *engine.Effect) {
 		o.first = len(l.out.handouts)
 		l.out.handouts = append(l.out.handouts, f.Handouts...)
 		o.last = len(l.out.handouts)
+	case engine.EffectAway:
+		o.limit, l.told = f.Left*9/10, true // as internal/coordinator has it
 	case engine.EffectWelcome, engine.EffectRecall:
 		o.first = len(l.out.leases)
 		l.out.leases = append(l.out.leases, f.Leases...)
@@ -682,7 +691,11 @@ func (co *coordinator) lookAtDisk() {
 func (co *coordinator) close() {
 	w := co.world
 	co.closed = true
-	w.launcher.close(co)
+	if co.state == engine.RunAside {
+		w.checks.wentAside(co) // all that the launcher has is the next one's
+	} else {
+		w.launcher.close(co)
+	}
 	for _, l := range co.open {
 		w.closeByCo(l)
 	}

@@ -73,6 +73,22 @@ const (
 	sawThrottled
 	sawCancelled // elements were cancelled
 	sawGone      // the system was asked whether it knows an array
+	// Of a coordinator that is a job:
+	sawAside         // it stepped aside
+	sawHomeWarned    // warned of its time limit
+	sawHomeLimit     // told at its time limit
+	sawHomePreempted // told, and back in the queue
+	sawHomeKilled    // preempted without a word
+	sawHomeCancelled
+	sawHomeNode    // gone with its node
+	sawHomeNetless // thought dead with its node, and alive
+	sawHomeMoved   // begun again on another node
+	sawHomeNotBack // it could not return to the queue
+	sawHomeAgain   // started again after the run had ended
+	sawKeptAway    // a worker was back with what it had run all the time
+	sawAwayOver    // a worker gave up its blocks when the time was over
+	sawIdleAway    // one that ran nothing gave up before
+	sawAwaited     // one that started waited for the next coordinator
 	sights
 )
 
@@ -83,7 +99,10 @@ var sightNames = [sights]string{"coordinator killed at an effect", "killed on it
 	"limit changed", "node excluded", "node taken back", "one worker stopped", "element preempted", "element at its time limit", "element warned of its limit", "node failed under an element", "node thought dead that lived",
 	"element on a black hole", "element suspended", "element back in the queue", "element started again", "second process of an element", "element vanished", "id given to others", "element cancelled by an administrator",
 	"no answer", "empty answer", "incomplete answer", "array made, answer lost", "submission lost", "array appears later", "two arrays of a submission", "worker of a second array", "refused for a limit",
-	"array larger than its share", "throttle changed", "elements cancelled", "asked whether an array is known"}
+	"array larger than its share", "throttle changed", "elements cancelled", "asked whether an array is known",
+	"coordinator stepped aside", "its job warned of its limit", "its job told at its limit", "its job preempted in order", "its job preempted without a word", "its job cancelled", "its job gone with its node",
+	"its job thought dead that lived", "coordinator on another node", "its job not back in the queue", "its job started after the run had ended", "worker kept its blocks for the next coordinator", "worker waited in vain with blocks",
+	"idle worker did not wait", "worker waited to be let in"}
 
 // saw notes that something happened.
 func (w *World) saw(s sight) { w.seen[s]++ }

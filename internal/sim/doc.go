@@ -13,6 +13,7 @@
 //	launcher.go     a launcher of processes on one machine
 //	batch.go        a batch system with arrays, limits, preemption and nodes that fail
 //	queue.go        a launcher over that batch system
+//	aside.go        a coordinator that is a job of the batch system
 //	scenario.go     a world and its faults, drawn from a seed
 //	faults.go       the faults, one by one
 //	invariants.go   what must hold after every event; recount.go the recounts

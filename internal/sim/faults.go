@@ -94,11 +94,17 @@ const (
 	FaultHand
 	// FaultRot: bytes of the journal change on the disk, and the coordinator dies.
 	FaultRot
+	// Of the job that the coordinator is: it is preempted, now and then without a word (FaultHomePreempted), cancelled by a person (FaultHomeCancelled),
+	// its node loses its power for a while (FaultHomeNode) or is thought dead (FaultHomeNetless).
+	FaultHomePreempted
+	FaultHomeCancelled
+	FaultHomeNode
+	FaultHomeNetless
 	faultKinds
 )
 
 var faultNames = [...]string{"crash", "crash-on-disk", "uncommitted", "power", "disk-full", "sync", "slow-sync", "stall", "suspend", "take-over", "worker-dies", "worker-stalls",
-	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "set", "exclude", "stop-worker", "guest", "flaky", "partial", "gang", "vanish", "beside", "forgets", "hand", "rot"}
+	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "set", "exclude", "stop-worker", "guest", "flaky", "partial", "gang", "vanish", "beside", "forgets", "hand", "rot", "home-preempted", "home-cancelled", "home-node", "home-netless"}
 
 // String is the fault's name.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -128,7 +134,7 @@ func (a *faultActor) act(ev *event) {
 		a.happen(f, ev.n)
 	case faultResumes:
 		if ev.n == w.epoch && !w.over {
-			w.begin()
+			w.starts()
 		}
 	case faultDisconnects:
 		a.disconnect(int(ev.n))
@@ -139,6 +145,7 @@ func (a *faultActor) act(ev *event) {
 		if q, is := w.launcher.(*queue); is {
 			q.passes(&w.cfg.Faults[ev.n])
 		}
+		w.home.passes(&w.cfg.Faults[ev.n], ev.n)
 		switch w.cfg.Faults[ev.n].Kind {
 		case FaultDiskFull:
 			w.disk.full = false
@@ -260,6 +267,8 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 		}
 	case FaultGuest:
 		a.guests(f)
+	case FaultHomePreempted, FaultHomeCancelled, FaultHomeNode, FaultHomeNetless:
+		w.home.upset(f, n, lasts)
 	case FaultFlaky:
 		w.net.flaky = interval{w.now, w.now + 2*f.For}
 	default:

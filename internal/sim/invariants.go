@@ -37,6 +37,7 @@ type checks struct {
 	// ran is which block a worker has given back under a lease of this epoch.
 	ran map[scheduler.Lease]need
 
+	aside   asideChecks
 	limits  limits
 	relimit bool // one has changed
 }
@@ -162,6 +163,7 @@ func (c *checks) effect(co *coordinator, f *engine.Effect) {
 	case engine.EffectEnded:
 		c.attempt(f.Attempt)
 	}
+	c.stepsAside(f)
 }
 
 // appended notes a record. Only what the checks need is looked at: the kind is the second byte.

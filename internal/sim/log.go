@@ -49,6 +49,8 @@ func (w *World) logEvent(co *coordinator, ev *engine.Event) {
 		what = fmt.Sprintf("exclude %+v", *ev.Exclude)
 	case engine.EventStopWorker:
 		what = "stop worker " + ev.Worker
+	case engine.EventAside:
+		what = fmt.Sprintf("aside for %v: %s", ev.Left, ev.Text)
 	case engine.EventEnding:
 		what = fmt.Sprintf("ending session %d in %v", ev.Session, ev.Left)
 	case engine.EventBroken:
@@ -101,6 +103,8 @@ func (w *World) logEffect(co *coordinator, f *engine.Effect) {
 	case engine.EffectEnded:
 		a := f.Attempt
 		what = fmt.Sprintf("ended task %d block %d attempt %d %v: %v", a.Handout.Task, a.Handout.Block, a.Handout.Attempt, a.Outcome, a.Verdict)
+	case engine.EffectAway:
+		what = fmt.Sprintf("away session %d for %v", f.Session, f.Left)
 	case engine.EffectNotice:
 		what = "notice: " + f.Text
 	case engine.EffectFinished:

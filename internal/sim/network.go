@@ -23,6 +23,7 @@ type link struct {
 	lastToCo, lastToWorker time.Duration
 	index                  int     // in coordinator.open, -1 until it has said something
 	out                    *packet // what the coordinator has queued
+	told                   bool    // that the coordinator steps aside
 	lazy                   bool    // only acknowledgements are queued, which may wait
 }
 
@@ -48,7 +49,7 @@ type order struct {
 	lease       scheduler.Lease
 	code        string
 	id          string        // of a worker that has joined
-	limit       time.Duration // of the blocks of task, where it joins or moves
+	limit       time.Duration // of the blocks of task, where it joins or moves; for how long the coordinator is away
 }
 
 // heartbeat stands beside the kinds of effects, none of which it is.
@@ -159,7 +160,7 @@ func (w *World) sendToCo(p *packet, how what) {
 		return
 	}
 	w.sawCut(l.w.node, true)
-	l.lastToCo = max(w.net.arrival(l.w.node, true, w.now), l.lastToCo)
+	l.lastToCo = max(w.arrival(l, true), l.lastToCo)
 	w.queue.push(event{at: l.lastToCo, to: l.co, what: how, packet: p})
 }
 
@@ -172,7 +173,7 @@ func (w *World) sendToWorker(p *packet, how what) {
 		return
 	}
 	w.sawCut(l.w.node, false)
-	l.lastToWorker = max(w.net.arrival(l.w.node, false, w.now), l.lastToWorker)
+	l.lastToWorker = max(w.arrival(l, false), l.lastToWorker)
 	w.queue.push(event{at: l.lastToWorker, to: l.w, what: how, packet: p})
 }
 

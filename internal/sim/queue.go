@@ -258,7 +258,7 @@ func (q *queue) couldKnow() bool {
 	if co := q.world.co; co != nil {
 		since = max(since, co.stalledTo)
 	}
-	return q.world.now > since+2*time.Minute
+	return q.world.now > max(since, q.world.home.slept())+2*time.Minute
 }
 
 // ours is an array that elements may be cancelled of. The command has no filter of its own.
@@ -437,9 +437,7 @@ func (q *queue) upset(f *Fault, lasts interval) {
 	case FaultDrain:
 		b.nodes[where].drained = true
 	case FaultNetless:
-		b.nodes[where].unheard = true
-		q.world.net.nodes[where] = cut{lasts, lasts}
-		q.world.queue.push(event{at: q.world.now + b.cfg.FailSeen, to: b, what: batchSuspects, n: uint64(where)})
+		q.netless(where, lasts)
 	case FaultDeaf:
 		q.deaf = lasts
 	case FaultEmpty:

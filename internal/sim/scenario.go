@@ -39,6 +39,7 @@ func Scenario(seed uint64) Config {
 	}
 	c.Faults = drawFaults(r, &c)
 	drawMore(c.rng(streamMore), &c)
+	drawHome(c.rng(streamHomeDrawn), &c)
 	if r := c.rng(streamRetries); r.IntN(4) == 0 {
 		c.Retries = 1 + r.IntN(2)
 	}

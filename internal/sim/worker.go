@@ -85,6 +85,9 @@ type worker struct {
 	stopping  bool // by a signal or the coordinator
 	signalled bool
 	served    int64
+	// away is how much longer to wait for the next coordinator with blocks that run, as this one has said at toldAt; freeAt is when the last of
+	// them ended. joinBy: one that was never let in waits until then, or joinWithin.
+	away, toldAt, freeAt, joinBy time.Duration
 }
 
 type patience struct{ heartbeat, abandon, hint, grace time.Duration }
@@ -211,9 +214,10 @@ func worthKeeping(o scheduler.Outcome) bool {
 // patienceLeft is for how long it still tries.
 func (w *worker) patienceLeft() time.Duration {
 	if !w.known {
-		return w.born + joinWithin - w.world.now
+		return max(w.born+joinWithin, w.joinBy) - w.world.now
 	}
-	return min(w.heard+w.patience.abandon, max(w.heard, w.answered)+w.patience.hint) - w.world.now
+	more, since := w.patient()
+	return min(max(w.heard, since)+w.patience.abandon, max(w.heard, w.answered, since)+w.patience.hint) + more - w.world.now
 }
 
 // checkPatience ends the worker when nobody has answered for too long, and reports whether it has.
@@ -223,6 +227,7 @@ func (w *worker) checkPatience() bool {
 		return false
 	case w.known:
 		w.world.saw(sawAbandoned)
+		w.world.checks.gaveUp(w)
 		w.giveUp(5)
 	default:
 		w.exit(3)
@@ -232,6 +237,7 @@ func (w *worker) checkPatience() bool {
 
 // dial tries to connect.
 func (w *worker) dial() {
+	w.looks()
 	if w.checkPatience() || w.dead {
 		return
 	}
@@ -242,8 +248,8 @@ func (w *worker) dial() {
 	w.try++
 	now, net := w.world.now, &w.world.net
 	w.world.queue.push(event{at: now + w.patienceLeft(), to: w, what: workerPatience, n: w.try})
-	switch co := w.world.listening; {
-	case !net.reaches(w.node, now):
+	switch co, answers := w.world.finds(w); {
+	case !answers:
 		w.world.saw(sawUnreachable)
 		w.world.queue.push(event{at: now + dialTimeout, to: w, what: workerNoAnswer, n: w.try})
 	case co == nil:
@@ -332,6 +338,8 @@ func (w *worker) receive(p *packet) {
 		case engine.EffectStop:
 			w.leave(engine.LeaveTold)
 			w.stop()
+		case engine.EffectAway:
+			w.away, w.toldAt = max(o.limit, 0), w.world.now
 		case engine.EffectKillBlock:
 			w.forget(func(b *heldBlock) bool { return b.h.Lease == o.lease })
 			w.work()
@@ -415,6 +423,8 @@ func (w *worker) welcome(o *order, p *packet) {
 	if len(p.kept) > 0 {
 		w.world.saw(sawTakenOver)
 	}
+	w.world.checks.cameBack(w)
+	w.away = 0
 	w.rename(p.kept)
 	if !w.beating {
 		w.beating = true
@@ -593,6 +603,9 @@ func (w *worker) blockEnds(run uint64) {
 func (w *worker) release(i int, outcome scheduler.Outcome, wall time.Duration) {
 	b := w.held[i]
 	w.end(i, outcome)
+	if w.away > 0 && len(w.held) == 0 {
+		w.freeAt = w.world.now
+	}
 	w.seq++
 	ev := engine.Event{Kind: engine.EventRelease, Seq: w.seq, Epoch: b.epoch, Lease: b.h.Lease, Outcome: outcome, Use: engine.Use{WallNanos: int64(wall)}}
 	if outcome == scheduler.Failed {

@@ -29,6 +29,8 @@ type Config struct {
 	StartTime time.Duration
 	// Batch is the batch system that starts the workers; nil for processes on one machine.
 	Batch *BatchConfig
+	// Home is the job of that system which the coordinator is; nil for one on a login node.
+	Home *HomeConfig
 	// External: nobody starts workers; they come by themselves.
 	External bool
 	// Nodes is how many machines there are for workers of a batch system, else 1.
@@ -84,6 +86,7 @@ type World struct {
 	disk      *memDisk
 	diskRng   *rand.Rand
 	launcher  launching
+	home      *home // nil where the coordinator is no job
 	checks    checks
 	log       io.Writer
 	co        *coordinator // the latest
@@ -100,7 +103,8 @@ type World struct {
 	retry     bool // the next coordinator is to run again what has failed
 	killIn    int  // effects until the coordinator dies; 0 = it does not
 	resumeIn  time.Duration
-	doneThen  int64 // blocks done when a life last ended, and lives since that have done none
+	resumes   uint64 // the epoch that somebody is to begin
+	doneThen  int64  // blocks done when a life last ended, and lives since that have done none
 	inVain    int
 	over      bool
 	lost      bool // it is over, and nothing but another run helps: whatever still runs is left behind
@@ -147,6 +151,8 @@ const (
 	streamMore // what scenarios got later, so that the worlds before stay what they were
 	streamRetries
 	streamTrouble
+	streamHome      // of what becomes of the job that the coordinator is
+	streamHomeDrawn // whether it is one
 )
 
 func (c *Config) rng(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(c.Seed, stream)) }
@@ -163,6 +169,9 @@ func New(cfg Config) *World {
 		w.launcher = newHost(w)
 	case cfg.Batch != nil:
 		w.launcher = newQueue(w)
+		if cfg.Home != nil {
+			w.home = newHome(w, *cfg.Home)
+		}
 	default:
 		w.launcher = newProcesses(w)
 	}
@@ -176,7 +185,7 @@ func (w *World) Run() (Result, error) {
 	for i := range w.cfg.Faults {
 		w.queue.push(event{at: w.cfg.Faults[i].At, to: &w.faults, n: uint64(i)})
 	}
-	w.begin()
+	w.starts()
 	for !w.over && w.failure == nil && len(w.queue.list) > 0 {
 		ev := w.queue.pop()
 		if w.cfg.MaxTime > 0 && ev.at > w.cfg.MaxTime || w.cfg.MaxEvents > 0 && w.events >= w.cfg.MaxEvents {
@@ -235,6 +244,7 @@ func (w *World) crash(co *coordinator) {
 	if w.listening == co {
 		w.listening = nil
 	}
+	w.home.died(co)
 	if w.co == co {
 		w.resumeLater()
 	}
@@ -245,6 +255,7 @@ const longestPause = time.Hour
 
 // resumeLater has another coordinator begin: the longer it goes on without a block, the later.
 func (w *World) resumeLater() {
+	w.resumes = w.epoch + 1
 	d := max(w.resumeIn, time.Second)
 	if done := w.checks.doneBlocks(); done > w.doneThen {
 		w.doneThen, w.inVain = done, 0
@@ -265,6 +276,10 @@ func (w *World) ends(co *coordinator) {
 	if w.co != co {
 		return // it was taken over
 	}
+	defer w.home.endsLife(co)
+	if co.state == engine.RunAside {
+		return
+	}
 	w.result.State, w.result.Why = co.state, co.why
 	co.engine.Snapshot(&w.result.Snapshot)
 	if w.cfg.Retries > 0 && !w.cfg.NoJournal && co.state == engine.RunFailed {
@@ -281,6 +296,7 @@ func (w *World) ends(co *coordinator) {
 func (w *World) cannotStart(co *coordinator, err error) {
 	w.logf("epoch %d cannot begin: %v", co.epoch, err)
 	co.dead = true
+	w.home.died(co)
 	if errors.Is(err, errLocked) {
 		w.resumeLater()
 		return
