@@ -55,6 +55,7 @@ type class struct {
 	ranAt  time.Duration // when the last one of it ended that had started
 	more   bool          // it was said that its workers were given more than they asked for
 	yields bool          // its share went to others: nothing more is asked for until one of it runs, or none is left
+	holds  bool          // it is known how many slots a worker of it has that fills what it is given
 }
 
 // openBook begins to keep the book.
@@ -125,6 +126,8 @@ func (e *Engine) ask(call *fleet.Call) {
 		for _, i := range call.Elements {
 			f.Workers = append(f.Workers, launcher.Worker{Tag: call.Tag, Element: i})
 		}
+	case fleet.CallCancelArrays:
+		f.Kind, f.Workers = EffectCancel, call.Workers
 	}
 	e.emit(f)
 }

@@ -182,6 +182,8 @@ const (
 	// CallCancel: Elements of Tag. CallCancelArray: Array, of Tag.
 	CallCancel
 	CallCancelArray
+	// CallCancelArrays: Workers, which are all that is left of many arrays. It is for looking what is there first.
+	CallCancelArrays
 )
 
 // A Call is one request to the batch system.
@@ -190,6 +192,7 @@ type Call struct {
 	Tag, Array string
 	Arrays     []string
 	Elements   []int
+	Workers    []launcher.Worker
 	Nodes      []string
 	Count      int
 }
