@@ -94,7 +94,7 @@ func (o options) prepare(p Part) (*libraryRun, error) {
 	if !external {
 		user := make(map[string]worker.Func, len(funcs))
 		for id, t := range funcs {
-			user[id] = func(ctx context.Context, b worker.Block) error { return t.Process(ctx, publicBlock(&b)) }
+			user[id] = func(ctx context.Context, b *worker.Block) error { return t.Process(ctx, publicBlock(b)) }
 		}
 		cfg.Launcher = inprocess.New("in-process", func(ctx context.Context, req launcher.Request, w launcher.Worker) error {
 			return worker.Run(ctx, worker.Config{

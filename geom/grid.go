@@ -176,26 +176,27 @@ func (g *Grid) Flat(index Coordinate) int64 {
 
 // WriteRoi returns what a block writes, clipped under shrink.
 func (g *Grid) WriteRoi(block int64) Roi {
-	r := g.unclippedWrite(block)
-	if g.spec.Fit == Shrink {
-		return r.Intersect(g.totalWrite)
-	}
-	return r
+	_, _, write := g.Regions(block)
+	return write
 }
 
 // ReadRoi returns what a block reads, clipped under shrink.
 func (g *Grid) ReadRoi(block int64) Roi {
-	r := g.unclippedWrite(block).Grow(g.low, g.high)
-	if g.spec.Fit == Shrink {
-		return r.Intersect(g.spec.TotalRead)
-	}
-	return r
+	_, read, _ := g.Regions(block)
+	return read
 }
 
-func (g *Grid) unclippedWrite(block int64) Roi {
-	r := Roi{Offset: g.Index(block), Shape: g.spec.Write.Shape}
+// Regions returns Index, ReadRoi and WriteRoi of a block at once, for less than they take one by one.
+func (g *Grid) Regions(block int64) (index Coordinate, read, write Roi) {
+	index = g.Index(block)
+	write.Offset.n, write.Shape = index.n, g.spec.Write.Shape
+	read.Offset.n, read.Shape = index.n, g.spec.Read.Shape
 	for i := range g.dims {
-		r.Offset.v[i] = g.totalWrite.Offset.v[i] + r.Offset.v[i]*r.Shape.v[i]
+		write.Offset.v[i] = g.totalWrite.Offset.v[i] + index.v[i]*write.Shape.v[i]
+		read.Offset.v[i] = write.Offset.v[i] - g.low.v[i]
 	}
-	return r
+	if g.spec.Fit == Shrink {
+		return index, read.Intersect(g.spec.TotalRead), write.Intersect(g.totalWrite)
+	}
+	return index, read, write
 }

@@ -15,7 +15,8 @@ import (
 // An attempt is a block that a slot runs.
 type attempt struct {
 	slot  *slot
-	block Block
+	held  *heldBlock
+	block *Block
 	ctx   blockContext
 	clock blockClock
 	state atomic.Int32
@@ -29,8 +30,17 @@ const (
 	writtenOff // its function is still there, and nobody waits for it any more
 )
 
+// attemptsAtOnce is how many are allocated at once. None is used again: user code may keep the context of a block after its end.
+const attemptsAtOnce = 16
+
 func newAttempt(s *slot, h *heldBlock) *attempt {
-	a := &attempt{slot: s, block: h.block()}
+	if len(s.room) == 0 {
+		s.room = make([]attempt, attemptsAtOnce)
+	}
+	a := &s.room[0]
+	s.room = s.room[1:]
+	a.slot, a.held, a.block = s, h, s.memory(h.task)
+	h.fill(a.block)
 	a.ctx.watcher = a
 	a.clock = blockClock{began: time.Now(), of: a}
 	s.crew.begin(a)
@@ -53,7 +63,7 @@ func (a *attempt) call(f Func) {
 		}
 		if a.state.CompareAndSwap(inFunction, returned) {
 			// What it returns after its context has ended comes of that, unless it used its grace to finish.
-			if ours, ended := endedByUs(&a.ctx, &a.block); ended && (r.Outcome != wire.Success || ours.Outcome != wire.Returned) {
+			if ours, ended := endedByUs(&a.ctx, a.block); ended && (r.Outcome != wire.Success || ours.Outcome != wire.Returned) {
 				r = ours
 			}
 			a.end(r)
@@ -80,7 +90,7 @@ func (a *attempt) writeOff(grace time.Duration) {
 		return
 	}
 	s := a.slot
-	ours, _ := endedByUs(&a.ctx, &a.block)
+	ours, _ := endedByUs(&a.ctx, a.block)
 	ours.Message += fmt.Sprintf("; its function ignores its context and still runs after %s: slot %d of worker %s is written off",
 		units.Duration(grace), s.number, s.crew.client.WorkerID())
 	s.crew.client.logf("block %s: %s", a.block.Label(), ours.Message)
@@ -90,7 +100,7 @@ func (a *attempt) writeOff(grace time.Duration) {
 
 // end gives the block back.
 func (a *attempt) end(r Result) {
-	b := &a.block
+	b := a.block
 	b.Task.limit.stop(&a.clock)
 	a.ctx.cancel(context.Canceled)
 	if whole := time.Since(a.clock.began); r.Wall <= 0 || r.Wall > whole { // user code may know better, but not everything

@@ -21,8 +21,8 @@ type Identity struct {
 }
 
 // A Func is user code as a Go function. It returns nil when the block is done; ctx ends at the block's timeout and when the
-// block is taken away. A panic counts as the death of a worker.
-type Func func(ctx context.Context, b Block) error
+// block is taken away. b is its own until it returns. A panic counts as the death of a worker.
+type Func func(ctx context.Context, b *Block) error
 
 // Config says who the worker is, where its coordinator is, and what it may use.
 type Config struct {

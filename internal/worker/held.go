@@ -16,13 +16,18 @@ type heldBlock struct {
 }
 
 // block is what a slot gets.
-func (h *heldBlock) block() Block {
-	b := Block{Task: h.task, Flat: h.flat, Attempt: h.first, Epoch: h.handed.epoch, Lease: h.handed.lease, held: h}
+func (h *heldBlock) block() (b Block) {
+	h.fill(&b)
+	return b
+}
+
+// fill makes b the block.
+func (h *heldBlock) fill(b *Block) {
+	b.Task, b.Flat, b.Attempt, b.Epoch, b.Lease, b.held = h.task, h.flat, h.first, h.handed.epoch, h.handed.lease, h
 	if t := h.task; t != nil {
-		b.Index, b.Read, b.Write = t.Grid.Index(h.flat), t.Grid.ReadRoi(h.flat), t.Grid.WriteRoi(h.flat)
+		b.Index, b.Read, b.Write = t.Grid.Regions(h.flat)
 		b.ID, b.IDFits = t.Grid.ID(h.flat)
 	}
-	return b
 }
 
 // same: both are hand-outs of one block.

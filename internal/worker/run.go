@@ -337,7 +337,7 @@ func (c *crew) taken(b Block) {
 	c.mu.Lock()
 	var running *attempt
 	for _, s := range c.all {
-		if s.now != nil && s.now.block.held == b.held {
+		if s.now != nil && s.now.held == b.held {
 			running = s.now
 		}
 	}
@@ -354,7 +354,7 @@ func (c *crew) taken(b Block) {
 func (c *crew) begin(a *attempt) {
 	c.mu.Lock()
 	a.slot.now = a
-	taken, halted := c.early[a.block.held], c.halted
+	taken, halted := c.early[a.held], c.halted
 	c.mu.Unlock()
 	if taken {
 		a.ctx.cancel(errTaken)
@@ -366,12 +366,12 @@ func (c *crew) begin(a *attempt) {
 
 // release gives a block back.
 func (c *crew) release(a *attempt, r *Result) {
-	b := &a.block
-	err := c.client.giveBack(b.held, r)
+	b := a.block
+	err := c.client.giveBack(a.held, r)
 	full := false
 	c.mu.Lock()
 	a.slot.now = nil
-	delete(c.early, b.held)
+	delete(c.early, a.held)
 	if most := b.Task.Spec.MaxBlocksPerWorker; most > 0 {
 		c.served[b.TaskID()]++
 		full = c.served[b.TaskID()] >= most

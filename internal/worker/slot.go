@@ -40,8 +40,10 @@ type slot struct {
 
 	memoryKills int64 // in this worker's cgroup before the block
 
-	now *attempt // guarded by crew.mu
-	f   Func     // of the task, if it is one of functions
+	now   *attempt  // guarded by crew.mu
+	room  []attempt // for the next ones
+	block Block     // see memory
+	f     Func      // of the task, if it is one of functions
 	// begun: hasStarted has been called for the task.
 	begun bool
 }
@@ -82,15 +84,24 @@ func (s *slot) end() {
 	s.crew.slots.Done()
 }
 
+// memory is where the next block of a task goes. A block for a function that is all of its runner lasts no longer than the call, and
+// shares the memory of the others.
+func (s *slot) memory(t *Task) *Block {
+	if t.Spec.Runner == runnerFunc && len(t.Spec.Check) == 0 {
+		return &s.block
+	}
+	return new(Block)
+}
+
 // run runs one block to its end.
 func (s *slot) run(a *attempt) {
-	spec := &a.block.Task.Spec
+	spec := a.block.Task.Spec
 	s.serve(a.block.Task)
 	if spec.Runner == runnerFunc && len(spec.Check) == 0 {
 		s.function(a)
 		return
 	}
-	r, ended := s.measured(&a.ctx, &a.block)
+	r, ended := s.measured(&a.ctx, a.block)
 	if !ended {
 		s.function(a)
 		return
