@@ -197,15 +197,9 @@ func (c *Coordinator) perform() {
 		switch f.Kind {
 		case engine.EffectAppend:
 			c.appended++
-			if c.journal != nil {
-				c.journal.Append(f.Record)
-			}
+			c.journal.Append(f.Record)
 		case engine.EffectCommit:
-			if c.journal != nil {
-				c.flusher.commit(f.Urgent)
-			} else {
-				c.inbox.add(engine.Event{Kind: engine.EventCommitted, UpTo: c.appended}) // the owner looks again
-			}
+			c.flusher.commit(f.Urgent)
 		case engine.EffectTrack:
 			if c.flusher.stores[f.Task] != nil {
 				c.owned.marks = append(c.owned.marks, mark{task: f.Task, done: f.Done, block: f.Block})

@@ -44,6 +44,8 @@ type Config struct {
 	Left []launcher.Worker
 	// JournalHandouts: workers are part of this process and die with it, so that every hand-out is journalled too.
 	JournalHandouts bool
+	// NoJournal: nothing of the run is kept. Nobody is asked to append or to commit, and whatever has to be durable first is so at once.
+	NoJournal bool
 }
 
 const (
