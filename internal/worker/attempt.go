@@ -18,8 +18,9 @@ type attempt struct {
 	held  *heldBlock
 	block *Block
 	ctx   blockContext
-	clock blockClock
+	began time.Duration // on the clock of the task's limit
 	state atomic.Int32
+	late  bool // the limit has told it so; guarded by limit.mu
 }
 
 // States of an attempt. Who takes it out of inFunction tells its end.
@@ -42,13 +43,12 @@ func newAttempt(s *slot, h *heldBlock) *attempt {
 	a.slot, a.held, a.block = s, h, s.memory(h.task)
 	h.fill(a.block)
 	a.ctx.watcher = a
-	a.clock = blockClock{began: time.Now(), of: a}
+	s.timeBy(&h.task.limit)
+	a.began = s.limit.clock()
 	s.crew.begin(a)
-	h.task.limit.start(&a.clock)
+	s.limit.started()
 	return a
 }
-
-func (a *attempt) timeIsUp() { a.ctx.cancel(errTimedOut) }
 
 // call runs f and tells its ends apart.
 func (a *attempt) call(f Func) {
@@ -101,9 +101,8 @@ func (a *attempt) writeOff(grace time.Duration) {
 // end gives the block back.
 func (a *attempt) end(r Result) {
 	b := a.block
-	b.Task.limit.stop(&a.clock)
 	a.ctx.cancel(context.Canceled)
-	if whole := time.Since(a.clock.began); r.Wall <= 0 || r.Wall > whole { // user code may know better, but not everything
+	if whole := b.Task.limit.clock() - a.began; r.Wall <= 0 || r.Wall > whole { // user code may know better, but not everything
 		r.Wall = whole
 	}
 	switch r.Outcome {

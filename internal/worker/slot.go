@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -40,7 +41,8 @@ type slot struct {
 
 	memoryKills int64 // in this worker's cgroup before the block
 
-	now   *attempt  // guarded by crew.mu
+	now   atomic.Pointer[attempt]
+	limit *limit    // that watches now
 	room  []attempt // for the next ones
 	block Block     // see memory
 	f     Func      // of the task, if it is one of functions
@@ -91,6 +93,18 @@ func (s *slot) memory(t *Task) *Block {
 		return &s.block
 	}
 	return new(Block)
+}
+
+// timeBy has the next block bounded by a limit.
+func (s *slot) timeBy(l *limit) {
+	if s.limit == l {
+		return
+	}
+	if s.limit != nil {
+		s.limit.unwatch(&s.now)
+	}
+	s.limit = l
+	l.watch(&s.now)
 }
 
 // run runs one block to its end.

@@ -41,7 +41,7 @@ func NewTask(spec api.TaskSpec) (*Task, error) {
 	if err != nil {
 		return nil, fmt.Errorf("task %q: %w", spec.ID, err)
 	}
-	return &Task{Spec: spec, Grid: grid, limit: limit{d: seconds(spec.TimeoutSeconds)}, quotedID: quoted}, nil
+	return &Task{Spec: spec, Grid: grid, limit: newLimit(seconds(spec.TimeoutSeconds)), quotedID: quoted}, nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
