@@ -20,6 +20,7 @@ type Grid struct {
 	dims       int
 	totalWrite Roi
 	low, high  Coordinate // context, >= 0
+	firstCell  Coordinate // CellIndex of block 0
 	shape      Coordinate // blocks per axis
 	step       Coordinate // flat index distance of neighbours on each axis
 	stride     Coordinate // blocks per axis after which levels repeat, >= 1
@@ -51,8 +52,10 @@ func NewGrid(spec GridSpec) (*Grid, error) {
 		return nil, fmt.Errorf("geom: %w", errors.Join(errs...))
 	}
 	g.shape, g.stride, g.step, g.written = Fill(g.dims, 0), Fill(g.dims, 1), Fill(g.dims, 1), Fill(g.dims, 0)
+	g.firstCell = Fill(g.dims, 0)
 	for i := range g.dims {
 		w, extent := spec.Write.Shape.v[i], g.totalWrite.Shape.v[i]
+		g.firstCell.v[i] = g.low.v[i] / w
 		if spec.Fit == Valid {
 			g.shape.v[i] = extent / w
 		} else {
@@ -151,11 +154,12 @@ func (g *Grid) Unwritten() Coordinate {
 
 // Index returns the position in the grid of a block in [0, Len()).
 func (g *Grid) Index(block int64) Coordinate {
-	c := g.step
-	for i := range g.dims {
+	c, last := g.step, g.dims-1
+	for i := range last {
 		c.v[i] = block / g.step.v[i]
 		block -= c.v[i] * g.step.v[i]
 	}
+	c.v[last] = block // where a step is 1
 	return c
 }
 

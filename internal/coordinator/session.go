@@ -105,9 +105,7 @@ func (c *Coordinator) read(s *session, head []byte, answer string) {
 			break // malformed: it costs its sender the connection, and nobody else anything
 		}
 		if !r.Buffered() || len(events) >= applyAtOnce {
-			c.work(events)
-			clear(events)
-			events = events[:0]
+			events = c.work(events)
 		}
 	}
 	if underlying(s.conn) == nil { // else the bytes are counted where they come in
