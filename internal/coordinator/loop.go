@@ -22,10 +22,10 @@ const (
 // goroutine costs more than all that the engine does for a block; a reader that finds the lock free needs none.
 type owned struct {
 	sync.Mutex
-	fx     engine.Effects
-	lists  [][]engine.Event
-	calls  []func()
-	marks  []mark // of one perform, for the flusher
+	fx    engine.Effects
+	lists [][]engine.Event
+	calls []func()
+	marks []mark // of one perform, for the flusher
 	// answered have bytes queued that are to go out at once.
 	answered []*session
 	beat     time.Duration // when the next heartbeat goes out

@@ -93,6 +93,7 @@ func (c *Coordinator) read(s *session, head []byte, answer string) {
 	}
 	c.inbox.put(attach)
 	events, bytesIn := make([]engine.Event, 0, 2), int64(len(head))
+	blocks := 0 // in events
 	for {
 		kind, payload, err := r.Next()
 		if err != nil {
@@ -104,8 +105,9 @@ func (c *Coordinator) read(s *session, head []byte, answer string) {
 			events = events[:len(events)-1]
 			break // malformed: it costs its sender the connection, and nobody else anything
 		}
-		if !r.Buffered() || len(events) >= applyAtOnce {
-			events = c.work(events)
+		blocks += len(events[len(events)-1].Successes)
+		if !r.Buffered() || len(events)+blocks >= applyAtOnce {
+			events, blocks = c.work(events), 0
 		}
 	}
 	if underlying(s.conn) == nil { // else the bytes are counted where they come in
@@ -151,6 +153,15 @@ func decode(kind wire.Kind, payload []byte, e *engine.Event) bool {
 		e.Use = engine.Use{WallNanos: m.WallNanos, CPUNanos: m.CPUNanos, PeakRSSBytes: m.PeakRSSBytes, ReadBytes: m.ReadBytes, WrittenBytes: m.WrittenBytes, GPU: engine.GPU(m.GPU)}
 		if m.Message != "" || m.Tail != "" {
 			e.Failure = &engine.Failure{Message: m.Message, Tail: m.Tail}
+		}
+		return err == nil
+	case wire.KindSuccesses:
+		var m wire.Successes
+		err := wire.DecodeSuccesses(payload, &m)
+		e.Kind, e.Seq, e.Epoch = engine.EventSuccesses, m.Seq, m.Epoch
+		e.Successes = make([]engine.Success, len(m.Ended))
+		for i, s := range m.Ended {
+			e.Successes[i] = engine.Success{Lease: scheduler.Lease(s.Lease), WallNanos: s.WallNanos}
 		}
 		return err == nil
 	case wire.KindHeartbeat:

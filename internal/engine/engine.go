@@ -294,7 +294,7 @@ func (e *Engine) take(ev *Event) {
 		e.stopWorker(ev.Worker, ev.Text)
 	case EventExclude:
 		e.exclude(ev.Exclude)
-	case EventDetach, EventHeartbeat, EventAcquire, EventRelease, EventLeaving, EventEnding:
+	case EventDetach, EventHeartbeat, EventAcquire, EventRelease, EventSuccesses, EventLeaving, EventEnding:
 		if w := e.sessions[ev.Session]; w != nil {
 			e.fromWorker(w, ev)
 		} else if len(e.parked) > 0 && ev.Kind == EventDetach {
@@ -365,6 +365,13 @@ func (e *Engine) fromWorker(w *worker, ev *Event) {
 		e.acquire(w, ev.Request, ev.N)
 	case EventRelease:
 		e.release(w, ev)
+	case EventSuccesses:
+		one := Event{Kind: EventRelease, Session: ev.Session, Seq: ev.Seq, Epoch: ev.Epoch, Outcome: scheduler.Success}
+		for _, s := range ev.Successes {
+			one.Lease, one.Use.WallNanos = s.Lease, s.WallNanos
+			e.release(w, &one)
+			one.Seq++
+		}
 	case EventLeaving:
 		e.settleDoubts(w)
 		e.leaving(w, ev.Leave, ev.Failure)

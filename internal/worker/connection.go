@@ -106,7 +106,7 @@ func (c *Client) tryAll(ctx context.Context) (*link, error) {
 // attach makes l the connection: what is unacknowledged is sent again, what waits is asked for again.
 func (c *Client) attach(l *link) {
 	c.mu.Lock()
-	c.link, c.open, c.away = l, 0, 0
+	c.link, c.open, c.away, c.unsaid = l, 0, 0, 0
 	unacked := c.unacked.list()
 	for i := range unacked {
 		m := &unacked[i].Release
@@ -132,7 +132,7 @@ func (c *Client) serve(l *link) {
 		err := c.read(l)
 		l.conn.Close()
 		c.mu.Lock()
-		c.link, c.open = nil, 0
+		c.link, c.open, c.unsaid = nil, 0, 0
 		leave := c.pointlessLocked()
 		c.mu.Unlock()
 		if leave {
@@ -344,7 +344,7 @@ func (c *Client) granted(m *wire.Blocks) {
 		c.queue.drop(c.queue.len())
 	}
 	c.askLocked()
-	l := c.link
+	l := c.saidLocked()
 	c.mu.Unlock()
 	l.flush()
 }
@@ -364,6 +364,7 @@ func (c *Client) acknowledged(upTo uint64) {
 // refusedResult: a result came too late. It is not sent again.
 func (c *Client) refusedResult(m wire.Refused) {
 	c.mu.Lock()
+	c.saidLocked()
 	c.unacked.keep(slices.DeleteFunc(c.unacked.list(), func(u undelivered) bool { return u.Lease == m.Lease }))
 	c.settleLocked()
 	c.mu.Unlock()
@@ -385,7 +386,7 @@ func (c *Client) recalled(leases []uint64) {
 		return true
 	}))
 	c.settleLocked()
-	l := c.link
+	l := c.saidLocked()
 	c.mu.Unlock()
 	l.flush()
 }
