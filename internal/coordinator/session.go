@@ -94,6 +94,7 @@ func (c *Coordinator) read(s *session, head []byte, answer string) {
 	c.inbox.put(attach)
 	events, bytesIn := make([]engine.Event, 0, 2), int64(len(head))
 	blocks := 0 // in events
+	var successes wire.Successes
 	for {
 		kind, payload, err := r.Next()
 		if err != nil {
@@ -101,7 +102,7 @@ func (c *Coordinator) read(s *session, head []byte, answer string) {
 		}
 		bytesIn += int64(len(payload)) + frameHead
 		events = append(events, engine.Event{Session: s.id})
-		if !decode(kind, payload, &events[len(events)-1]) {
+		if !decode(kind, payload, &events[len(events)-1], &successes) {
 			events = events[:len(events)-1]
 			break // malformed: it costs its sender the connection, and nobody else anything
 		}
@@ -139,8 +140,8 @@ func (c *Coordinator) greet(s *session, hello wire.Hello) int {
 	return joined.pid
 }
 
-// decode makes an event of a worker's message. It is false for what no worker sends.
-func decode(kind wire.Kind, payload []byte, e *engine.Event) bool {
+// decode makes an event of a worker's message. It is false for what no worker sends. successes is memory that it uses again.
+func decode(kind wire.Kind, payload []byte, e *engine.Event, successes *wire.Successes) bool {
 	switch kind {
 	case wire.KindAcquire:
 		m, err := wire.DecodeAcquire(payload)
@@ -156,11 +157,10 @@ func decode(kind wire.Kind, payload []byte, e *engine.Event) bool {
 		}
 		return err == nil
 	case wire.KindSuccesses:
-		var m wire.Successes
-		err := wire.DecodeSuccesses(payload, &m)
-		e.Kind, e.Seq, e.Epoch = engine.EventSuccesses, m.Seq, m.Epoch
-		e.Successes = make([]engine.Success, len(m.Ended))
-		for i, s := range m.Ended {
+		err := wire.DecodeSuccesses(payload, successes)
+		e.Kind, e.Seq, e.Epoch = engine.EventSuccesses, successes.Seq, successes.Epoch
+		e.Successes = make([]engine.Success, len(successes.Ended))
+		for i, s := range successes.Ended {
 			e.Successes[i] = engine.Success{Lease: scheduler.Lease(s.Lease), WallNanos: s.WallNanos}
 		}
 		return err == nil

@@ -173,7 +173,7 @@ func (w *Writer) writeAll() {
 	defer w.mu.Unlock()
 	for w.failure == nil {
 		if w.took == len(w.taken) {
-			if cap(w.taken) <= keepBuffer {
+			if w.taken != nil && cap(w.taken) <= keepBuffer {
 				w.spare = w.taken[:0]
 			}
 			w.taken, w.took = nil, 0

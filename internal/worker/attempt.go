@@ -34,7 +34,7 @@ const (
 // attemptsAtOnce is how many are allocated at once. None is used again: user code may keep the context of a block after its end.
 const attemptsAtOnce = 16
 
-func newAttempt(s *slot, h *heldBlock) *attempt {
+func newAttempt(s *slot, h *heldBlock, atOnce bool) *attempt {
 	if len(s.room) == 0 {
 		s.room = make([]attempt, attemptsAtOnce)
 	}
@@ -43,8 +43,7 @@ func newAttempt(s *slot, h *heldBlock) *attempt {
 	a.slot, a.held, a.block = s, h, s.memory(h.task)
 	h.fill(a.block)
 	a.ctx.watcher = a
-	s.timeBy(&h.task.limit)
-	a.began = s.limit.clock()
+	a.began = s.timeBy(&h.task.limit, atOnce)
 	s.crew.begin(a)
 	s.limit.started()
 	return a
@@ -102,7 +101,8 @@ func (a *attempt) writeOff(grace time.Duration) {
 func (a *attempt) end(r Result) {
 	b := a.block
 	a.ctx.cancel(context.Canceled)
-	if whole := b.Task.limit.clock() - a.began; r.Wall <= 0 || r.Wall > whole { // user code may know better, but not everything
+	a.slot.free = b.Task.limit.clock()
+	if whole := a.slot.free - a.began; r.Wall <= 0 || r.Wall > whole { // user code may know better, but not everything
 		r.Wall = whole
 	}
 	switch r.Outcome {

@@ -173,7 +173,7 @@ func (c *Client) Err() error {
 // Acquire waits for 1 to max blocks. It gives ErrNoMore once the worker leaves, an *ExitError when the coordinator is gone,
 // and the context's cause when ctx ends. A block that was acquired counts as started.
 func (c *Client) Acquire(ctx context.Context, max int) ([]Block, error) {
-	got, err := c.take(ctx, max, nil)
+	got, _, err := c.take(ctx, max, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -184,27 +184,27 @@ func (c *Client) Acquire(ctx context.Context, max int) ([]Block, error) {
 	return blocks, nil
 }
 
-// take is Acquire, in the memory of into if that suffices.
-func (c *Client) take(ctx context.Context, max int, into []*heldBlock) ([]*heldBlock, error) {
+// take is Acquire, in the memory of into if that suffices. atOnce: it did not wait.
+func (c *Client) take(ctx context.Context, max int, into []*heldBlock) (got []*heldBlock, atOnce bool, err error) {
 	if max < 1 {
-		return nil, fmt.Errorf("acquire %d blocks: at least 1 is needed", max)
+		return nil, false, fmt.Errorf("acquire %d blocks: at least 1 is needed", max)
 	}
 	if err := context.Cause(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	c.mu.Lock()
 	if err := c.noMoreLocked(); err != nil {
 		c.mu.Unlock()
-		return nil, err
+		return nil, false, err
 	}
 	if c.queue.len() > 0 && c.tooLateLocked() {
 		l := c.saidLocked()
 		c.mu.Unlock()
 		l.flush()
-		return nil, ErrNoMore
+		return nil, false, ErrNoMore
 	}
 	if c.queue.len() > 0 {
-		got := c.takeLocked(max, into)
+		got = c.takeLocked(max, into)
 		var flush *link
 		if !c.batch.tiny() { // else the timer or the next request takes the release along
 			flush = c.saidLocked()
@@ -212,7 +212,7 @@ func (c *Client) take(ctx context.Context, max int, into []*heldBlock) ([]*heldB
 		}
 		c.mu.Unlock()
 		flush.flush()
-		return got, nil
+		return got, true, nil
 	}
 	w := &waiter{max: max, ready: make(chan struct{})}
 	c.waiting = append(c.waiting, w)
@@ -229,7 +229,7 @@ func (c *Client) take(ctx context.Context, max int, into []*heldBlock) ([]*heldB
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(w.got) > 0 {
-		return w.got, nil // also when ctx has ended: they are started now, and the caller releases them
+		return w.got, false, nil // also when ctx has ended: they are started now, and the caller releases them
 	}
 	for i, other := range c.waiting {
 		if other == w {
@@ -238,9 +238,9 @@ func (c *Client) take(ctx context.Context, max int, into []*heldBlock) ([]*heldB
 		}
 	}
 	if err := c.noMoreLocked(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return nil, context.Cause(ctx)
+	return nil, false, context.Cause(ctx)
 }
 
 // noMoreLocked is why there are no more blocks, nil while there may be.

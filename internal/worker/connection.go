@@ -316,7 +316,7 @@ func (c *Client) granted(m *wire.Blocks) {
 	all := make([]heldBlock, len(m.Grants))
 	for i, g := range m.Grants {
 		h, key := &all[i], leaseKey{c.epoch, g.Lease}
-		*h = heldBlock{task: task, flat: int64(g.Block), handed: key, first: int(g.Attempt), now: key, attempt: int(g.Attempt), at: -1}
+		*h = heldBlock{task: task, flat: int64(g.Block), handed: key, first: int32(g.Attempt), now: key, attempt: int32(g.Attempt), at: -1}
 		switch {
 		case task == nil:
 			c.releaseLocked(h, &Result{Outcome: wire.Recalled, Message: fmt.Sprintf("task number %d was never specified", m.Task)})

@@ -6,13 +6,13 @@ type heldBlock struct {
 	task   *Task
 	flat   int64
 	handed leaseKey // the name that the hand-out had
-	first  int      // the attempt, as it was counted then
-	taken  bool     // a slot has it
 	now    leaseKey
+	first  int32 // the attempt, as it was counted when it was handed out
 	// attempt is as the coordinator counts now.
-	attempt int
+	attempt int32
 	// at is its place among all that are held, -1 once it is not.
-	at int
+	at    int32
+	taken bool // a slot has it
 }
 
 // block is what a slot gets.
@@ -23,7 +23,7 @@ func (h *heldBlock) block() (b Block) {
 
 // fill makes b the block.
 func (h *heldBlock) fill(b *Block) {
-	b.Task, b.Flat, b.Attempt, b.Epoch, b.Lease, b.held = h.task, h.flat, h.first, h.handed.epoch, h.handed.lease, h
+	b.Task, b.Flat, b.Attempt, b.Epoch, b.Lease, b.held = h.task, h.flat, int(h.first), h.handed.epoch, h.handed.lease, h
 	if t := h.task; t != nil {
 		b.Index, b.Read, b.Write = t.Grid.Regions(h.flat)
 		b.ID, b.IDFits = t.Grid.IDAt(b.Index)
@@ -41,7 +41,7 @@ type leaseKey struct{ epoch, lease uint64 }
 type held []*heldBlock
 
 func (l *held) add(h *heldBlock) {
-	h.at = len(*l)
+	h.at = int32(len(*l))
 	*l = append(*l, h)
 }
 

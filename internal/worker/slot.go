@@ -42,10 +42,11 @@ type slot struct {
 	memoryKills int64 // in this worker's cgroup before the block
 
 	now   atomic.Pointer[attempt]
-	limit *limit    // that watches now
-	room  []attempt // for the next ones
-	block Block     // see memory
-	f     Func      // of the task, if it is one of functions
+	limit *limit        // that watches now
+	free  time.Duration // when the last block ended, on the clock of limit
+	room  []attempt     // for the next ones
+	block Block         // see memory
+	f     Func          // of the task, if it is one of functions
 	// begun: hasStarted has been called for the task.
 	begun bool
 }
@@ -62,11 +63,12 @@ func (s *slot) loop() {
 	var got []*heldBlock
 	for {
 		// Leave ends the wait.
+		var atOnce bool
 		var err error
-		if got, err = s.crew.client.take(context.Background(), 1, got); err != nil {
+		if got, atOnce, err = s.crew.client.take(context.Background(), 1, got); err != nil {
 			break
 		}
-		last = newAttempt(s, got[0])
+		last = newAttempt(s, got[0], atOnce)
 		s.run(last)
 		if last.state.Load() == writtenOff {
 			ended = true
@@ -95,16 +97,20 @@ func (s *slot) memory(t *Task) *Block {
 	return new(Block)
 }
 
-// timeBy has the next block bounded by a limit.
-func (s *slot) timeBy(l *limit) {
-	if s.limit == l {
-		return
+// timeBy has the next block bounded by a limit, and gives when it begins. What follows at once on the one before begins at its end: to
+// read the clock again takes a part of a short block's time that matters.
+func (s *slot) timeBy(l *limit, atOnce bool) time.Duration {
+	if s.limit == l && atOnce {
+		return s.free
 	}
-	if s.limit != nil {
-		s.limit.unwatch(&s.now)
+	if s.limit != l {
+		if s.limit != nil {
+			s.limit.unwatch(&s.now)
+		}
+		s.limit = l
+		l.watch(&s.now)
 	}
-	s.limit = l
-	l.watch(&s.now)
+	return l.clock()
 }
 
 // run runs one block to its end.

@@ -71,7 +71,7 @@ func newBlock(t *Task, flat, epoch, lease uint64, attempt uint32) (Block, bool) 
 		return Block{}, false
 	}
 	name := leaseKey{epoch, lease}
-	h := heldBlock{task: t, flat: int64(flat), handed: name, first: int(attempt), now: name, attempt: int(attempt), at: -1}
+	h := heldBlock{task: t, flat: int64(flat), handed: name, first: int32(attempt), now: name, attempt: int32(attempt), at: -1}
 	return h.block(), true
 }
 
