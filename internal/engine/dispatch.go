@@ -143,9 +143,8 @@ func (e *Engine) serve(i int, w *worker) bool {
 		l := e.newLease(h, w)
 		l.whole = w.held == 0 && w.seq == 0
 		e.hold(l, told)
-		if e.cfg.JournalHandouts && !e.cfg.NoJournal {
-			e.append(Record{Kind: RecordHandout, Task: h.Task, Block: h.Block, Lease: uint64(h.Lease), Attempt: h.Attempt, Worker: w.number})
-			e.wantCommit = true
+		if e.cfg.JournalHandouts {
+			e.appendHandout(h, w)
 		}
 	}
 	e.recount(w)

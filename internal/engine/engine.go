@@ -72,6 +72,7 @@ type Engine struct {
 	// appended counts records; committed is how many of them are durable. asked: this Apply wants a commit.
 	appended, committed uint64
 	wantCommit          bool
+	ofBlock             Record // memory for those of single blocks
 	urged               uint64 // the last record for which a commit was called urgent
 	queue               queue
 
