@@ -273,7 +273,11 @@ func (c *Client) askLocked() {
 	}
 	for ; c.open < len(c.waiting); c.open++ {
 		c.request++
-		m := wire.Acquire{Request: c.request, Max: uint32(max(c.batch.next(), c.waiting[c.open].max))}
+		n := c.batch.next()
+		if c.cfg.Batch > 0 {
+			n = min(n, c.cfg.Batch)
+		}
+		m := wire.Acquire{Request: c.request, Max: uint32(max(n, c.waiting[c.open].max))}
 		c.queueLocked(func(dst []byte) []byte { return wire.AppendAcquire(dst, m) })
 	}
 }

@@ -41,6 +41,8 @@ type Config struct {
 	// Slots is how many blocks run at once, at least 1. With Fill, the coordinator says how many more its Job holds.
 	Slots int
 	Fill  bool
+	// Batch is how many short blocks it asks for at once, at most; 0 = as many as are worth it.
+	Batch int
 	// Node is the machine's name, "" = what the system says.
 	Node string
 	// GPUs are the devices of this worker; slot i gets its share in this order.
