@@ -46,6 +46,8 @@ type Config struct {
 	JournalHandouts bool
 	// NoJournal: nothing of the run is kept. Nobody is asked to append or to commit, and whatever has to be durable first is so at once.
 	NoJournal bool
+	// NoTracking: nobody wants to hear of every block that is done.
+	NoTracking bool
 }
 
 const (
