@@ -180,27 +180,30 @@ func (g *Grid) Flat(index Coordinate) int64 {
 
 // WriteRoi returns what a block writes, clipped under shrink.
 func (g *Grid) WriteRoi(block int64) Roi {
-	_, _, write := g.Regions(block)
+	var index Coordinate
+	var read, write Roi
+	g.Regions(block, &index, &read, &write)
 	return write
 }
 
 // ReadRoi returns what a block reads, clipped under shrink.
 func (g *Grid) ReadRoi(block int64) Roi {
-	_, read, _ := g.Regions(block)
+	var index Coordinate
+	var read, write Roi
+	g.Regions(block, &index, &read, &write)
 	return read
 }
 
-// Regions returns Index, ReadRoi and WriteRoi of a block at once, for less than they take one by one.
-func (g *Grid) Regions(block int64) (index Coordinate, read, write Roi) {
-	index = g.Index(block)
-	write.Offset.n, write.Shape = index.n, g.spec.Write.Shape
-	read.Offset.n, read.Shape = index.n, g.spec.Read.Shape
+// Regions fills in Index, ReadRoi and WriteRoi of a block at once: for less than they take one by one.
+func (g *Grid) Regions(block int64, index *Coordinate, read, write *Roi) {
+	*index = g.Index(block)
+	write.Offset, write.Shape = Coordinate{n: index.n}, g.spec.Write.Shape
+	read.Offset, read.Shape = Coordinate{n: index.n}, g.spec.Read.Shape
 	for i := range g.dims {
 		write.Offset.v[i] = g.totalWrite.Offset.v[i] + index.v[i]*write.Shape.v[i]
 		read.Offset.v[i] = write.Offset.v[i] - g.low.v[i]
 	}
 	if g.spec.Fit == Shrink {
-		return index, read.Intersect(g.spec.TotalRead), write.Intersect(g.totalWrite)
+		*read, *write = read.Intersect(g.spec.TotalRead), write.Intersect(g.totalWrite)
 	}
-	return index, read, write
 }

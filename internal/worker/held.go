@@ -25,7 +25,7 @@ func (h *heldBlock) block() (b Block) {
 func (h *heldBlock) fill(b *Block) {
 	b.Task, b.Flat, b.Attempt, b.Epoch, b.Lease, b.held = h.task, h.flat, int(h.first), h.handed.epoch, h.handed.lease, h
 	if t := h.task; t != nil {
-		b.Index, b.Read, b.Write = t.Grid.Regions(h.flat)
+		t.Grid.Regions(h.flat, &b.Index, &b.Read, &b.Write)
 		b.ID, b.IDFits = t.Grid.IDAt(b.Index)
 	}
 }
