@@ -1,8 +1,13 @@
 package e2e
 
 import (
+	"encoding/json"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
+
+	"example.org/daisy/internal/api"
 )
 
 func TestARunIsFollowedFromAnotherTerminalToItsReportAndStatus(t *testing.T) {
@@ -11,7 +16,9 @@ func TestARunIsFollowedFromAnotherTerminalToItsReportAndStatus(t *testing.T) {
 	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("bad", 2)+shell("test {index} != 1")+"max_retries = 0\npriority = 1", blocks("work", 1)+d.code("command")))
 	s := start(t, dir, "run", path, "--run-dir", "out")
 	v := d.next()
-	first, second := start(t, dir, "attach", "out"), start(t, dir, "attach", "out")
+	first, second, lines := start(t, dir, "attach", "out"), start(t, dir, "attach", "out"), start(t, dir, "attach", "out", "--json")
+	lines.stdout.await(t, "task bad has ended: done")
+	lines.stdout.await(t, `"event":"progress"`)
 	first.stderr.await(t, "task bad has ended: done")
 	second.stderr.await(t, "task bad has ended: done")
 	second.signal(syscall.SIGINT)
@@ -30,6 +37,30 @@ func TestARunIsFollowedFromAnotherTerminalToItsReportAndStatus(t *testing.T) {
 	if of.stdout != look.stdout {
 		t.Errorf("the report of the run:\n%s\nof the look:\n%s", of.stdout, look.stdout)
 	}
+	if r := lines.wait(); r.status != 1 || strings.Contains(r.stdout, "Tasks\n") {
+		t.Errorf("the look with --json ends with %d", r.status)
+	}
+	wantLines := func(text string, want ...string) {
+		t.Helper()
+		var kinds []string
+		for line := range strings.Lines(text) {
+			var event struct {
+				Event string
+				Stats *api.Stats
+			}
+			if err := json.Unmarshal([]byte(line), &event); err != nil || (event.Event == "end") != (event.Stats != nil && event.Stats.Run.State == "failed") {
+				t.Errorf("%v: %s", err, line)
+			}
+			if !slices.Contains(kinds, event.Event) {
+				kinds = append(kinds, event.Event)
+			}
+		}
+		if !slices.Equal(kinds, want) {
+			t.Errorf("the lines are %v, want %v", kinds, want)
+		}
+	}
+	wantLines(lines.stdout.String(), "notice", "progress", "end")
+	wantLines(wantStatus(t, 1, dir, "attach", "out", "--json").stdout, "end")
 	// Afterwards it is the report alone.
 	if late := wantStatus(t, 1, dir, "attach", "out"); late.stdout != of.stdout {
 		t.Errorf("afterwards:\n%s%s", late.stdout, late.stderr)

@@ -221,47 +221,43 @@ func TestAWorkerScriptThatCannotBeStartedEndsTheTask(t *testing.T) {
 }
 
 func TestOnSlurmWorkerScriptsOfDaisyGiveWhatTheyGiveHere(t *testing.T) {
+	t.Parallel()
 	python := realDaisy(t)
-	lab := slurmlab.Start(t, slurmlab.Options{Nodes: 2})
-	dir, program := aliceHome(t, lab, fmt.Sprintf(`[run]
-name = "clients"
-[slurm]
-time = "10m"
-[[task]]
-id = "raises"
-total_write = { offset = [0], shape = [12] }
-block = { shape = [1] }
-run = { daisy = [%[1]q, "behave.py", "daisy"] }
-max_workers = 2
-[[task]]
-id = "prints"
-after = ["raises"]
-total_write = { offset = [0], shape = [12] }
-block = { shape = [2], context = 1 }
-run = { daisy = [%[1]q, "behave.py", "daisy"] }
-max_workers = 2
-`, python))
+	lab := slurmlab.Start(t, slurmlab.Options{NoAccounting: true})
+	task := func(way, keys string) string {
+		return blocks(way, 3) + fmt.Sprintf("run = { daisy = [%q, \"behave.py\", \"daisy\"] }\n%s\n", python, keys)
+	}
+	tasks := []string{"id = \"both\"\ntotal_write = { offset = [0], shape = [12] }\nblock = { shape = [2], context = 1 }\n" +
+		fmt.Sprintf("run = { daisy = [%q, \"behave.py\", \"daisy\"] }\nmax_workers = 2\nafter = [\"prints\"]\n", python)}
+	for _, way := range []string{"raises", "catches", "dies", "exits", "hangs", "kills", "stops", "prints"} {
+		tasks = append(tasks, task(way, "max_workers = 1\nmax_retries = 1\ntimeout = \""+map[bool]string{true: "10s", false: "10m"}[way == "hangs"]+"\""))
+	}
+	dir, program := aliceHome(t, lab, job("resources = { cpu = 10 }\n[slurm]\ntime = \"10m\"", tasks...))
 	script, err := os.ReadFile(filepath.Join("testdata", "behave.py"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	writeFile(t, filepath.Join(dir, "behave.py"), string(script))
 	run := func(launcher string) []string {
 		t.Helper()
-		if err := os.RemoveAll(filepath.Join(dir, "raises.once")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "behave.py"), script, 0o644); err != nil {
-			t.Fatal(err)
-		}
 		path := filepath.Join(lab.Home("alice"), "run-"+launcher)
 		cmd := lab.Command("root", program, "run", "job.toml", "--launcher", launcher, "--run-dir", path) // whose Python alice may not see
 		cmd.Dir = dir
 		if text, err := cmd.CombinedOutput(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 1 {
 			t.Fatalf("%s: %v\n%s", launcher, err, text)
 		}
+		wantNoneLeft(t, statsOf(t, path).Run.ID, path)
+		for _, once := range first2(filepath.Glob(filepath.Join(dir, "*.once"))) {
+			if err := os.Remove(once); err != nil {
+				t.Fatal(err)
+			}
+		}
 		return counted(t, path)
 	}
 	if d := cmp.Diff(run("local"), run("slurm")); d != "" {
 		t.Errorf("counts (-local +slurm):\n%s", d)
+	}
+	if left := lab.Run("root", "squeue", "-h"); left != "" {
+		t.Errorf("jobs are left:\n%s", left)
 	}
 }

@@ -44,6 +44,29 @@ func processOf(t *testing.T, run string) int {
 	return pid
 }
 
+func TestADetachedRunStaysThoughItCannotBePrintedThatItHasBegun(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 1 }", blocks("work", 1)+d.code("command")))
+	t.Cleanup(func() { endDetached(dir) })
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	s := prepare(t, dir, "run", path, "--run-dir", "out", "--detach")
+	s.cmd.Stdout = full
+	s.begin()
+	r := s.wait()
+	run := filepath.Join(dir, "out")
+	wantText(t, r.stderr, "the run in "+run+" has begun, and its coordinator is process ", "no space left")
+	look := start(t, dir, "attach", "out")
+	d.next().ok()
+	if got := look.wait(); r.status != 3 || got.status != 0 {
+		t.Errorf("status %d, and of the run %d", r.status, got.status)
+	}
+}
+
 func TestADetachedRunGoesOnWithoutTheTerminalThatItWasBegunIn(t *testing.T) {
 	t.Parallel()
 	d := newDirector(t)

@@ -131,6 +131,14 @@ func TestAWorkerOnAnotherMachineFindsTheAddressThatLeadsToItsCoordinator(t *test
 			t.Cleanup(func() { _ = helper.Process.Kill() })
 			said.await(t, "serves task")
 			t.Logf("it was there after %v:\n%s", time.Since(began).Round(time.Millisecond), said)
+			look, says := prepare(t, dir, "attach", "out"), prepare(t, dir, "status", "out") // people on that machine
+			for _, people := range []*submit{look, says} {
+				on(m.node, people.cmd)
+				people.begin()
+			}
+			if r := says.wait(); r.status != 0 || !strings.Contains(r.stdout, "first") {
+				t.Errorf("status ends with %d there", r.status)
+			}
 			first.ok()
 			one, other := d.next(), d.next() // the launched one and this one have a block each
 			if (one.Worker == "helper") == (other.Worker == "helper") {
@@ -140,6 +148,9 @@ func TestAWorkerOnAnotherMachineFindsTheAddressThatLeadsToItsCoordinator(t *test
 			other.ok()
 			if r := s.wait(); r.status != 0 {
 				t.Errorf("exit status %d", r.status)
+			}
+			if r := look.wait(); r.status != 0 || !strings.Contains(r.stdout, "The run ") {
+				t.Errorf("attach ends with %d there", r.status)
 			}
 			if err := helper.Wait(); err != nil {
 				t.Errorf("the worker ended with %v: %s", err, said)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,6 +39,43 @@ func wantNoneLeft(t testing.TB, runID, runDir string) {
 			t.Errorf("process %s is left: %q", filepath.Base(p), cmdline)
 		}
 	}
+}
+
+// wantSecretKept looks for a run's secret where others can read, or a site stores it: arguments and environments of processes, and all
+// files of the run but its own.
+func wantSecretKept(t testing.TB, runDir string) {
+	t.Helper()
+	secret := strings.TrimSpace(readFile(t, filepath.Join(runDir, "secret")))
+	places := slices.Concat(first2(filepath.Glob("/proc/[0-9]*/environ")), first2(filepath.Glob("/proc/[0-9]*/cmdline")))
+	if err := filepath.WalkDir(runDir, func(path string, e fs.DirEntry, err error) error {
+		if e.Type().IsRegular() && path != filepath.Join(runDir, "secret") {
+			places = append(places, path)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range places {
+		if text, _ := os.ReadFile(path); bytes.Contains(text, []byte(secret)) {
+			t.Errorf("the secret of the run stands in %s", path)
+		}
+	}
+}
+
+func TestTheSecretOfARunIsInItsFileOnly(t *testing.T) {
+	t.Parallel()
+	d := newDirector(t)
+	dir, path := writeJob(t, job("resources = { cpu = 2 }\nlisten = \"0.0.0.0\"", blocks("work", 2)+d.code("command"), blocks("other", 1)+d.code("stream")))
+	s := start(t, dir, "run", path, "--run-dir", "out")
+	one, two := d.next(), d.next()
+	wantSecretKept(t, filepath.Join(dir, "out"))
+	one.ok()
+	two.ok()
+	d.next().ok()
+	if r := s.wait(); r.status != 0 {
+		t.Errorf("exit status %d", r.status)
+	}
+	wantSecretKept(t, filepath.Join(dir, "out"))
 }
 
 // awaitProcessEnd waits until a process has ended that is no child of ours.

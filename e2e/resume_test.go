@@ -104,7 +104,11 @@ func TestASecondCoordinatorRefusesAndNamesTheFirst(t *testing.T) {
 	s := start(t, dir, "run", path, "--run-dir", "out")
 	v := d.next()
 	r := wantStatus(t, 2, dir, "run", "--resume", "out")
-	wantText(t, r.stderr, fmt.Sprintf("pid %d", s.cmd.Process.Pid), "since")
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantText(t, r.stderr, fmt.Sprintf("pid %d on %s, since 2", s.cmd.Process.Pid, host))
 	d.none()
 	v.ok()
 	if r := s.wait(); r.status != 0 {

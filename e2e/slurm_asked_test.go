@@ -3,13 +3,17 @@
 package e2e
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"example.org/daisy/internal/slurmlab"
 )
@@ -88,6 +92,40 @@ func TestOnSlurmThreeMinutesAskSlurmLittle(t *testing.T) {
 	}
 }
 
+// wantAsRendered compares the first submission of a run that was counted with what render shows, in which only the run is not known.
+func (j *slurmJob) wantAsRendered() {
+	j.t.Helper()
+	cmd := j.lab.Command(j.user, j.program, "render", "job.toml", "--launcher", "slurm", "--json")
+	cmd.Dir = j.folder("slurm")
+	text, err := cmd.Output()
+	j.must(err)
+	var shown struct {
+		Submissions []struct {
+			Argv   []string
+			Script string
+		}
+	}
+	j.must(json.Unmarshal(text, &shown))
+	first := shown.Submissions[0]
+	name := regexp.MustCompile(`dz-[a-z0-9]{8}-`)
+	there := func(s string) string {
+		return strings.ReplaceAll(name.ReplaceAllString(s, "dz-RUN-"), j.run("slurm"), "DIR")
+	}
+	here := func(s string) string {
+		return strings.ReplaceAll(name.ReplaceAllString(s, "dz-RUN-"), filepath.Join(j.folder("slurm"), "runs", "job-YYYY-MM-DDThh-mm-ss"), "DIR")
+	}
+	if d := cmp.Diff(here(strings.Join(first.Argv[1:], " ")), there(timesOf(j.calls(), "sbatch")[0].args)); d != "" {
+		j.t.Errorf("arguments of sbatch (-render +run):\n%s", d)
+	}
+	scripts := first2(filepath.Glob(filepath.Join(j.run("slurm"), "scripts", "*-1.sbatch")))
+	if len(scripts) != 1 {
+		j.t.Fatalf("the scripts are %q", scripts)
+	}
+	if d := cmp.Diff(here(first.Script), there(readFile(j.t, scripts[0]))); d != "" {
+		j.t.Errorf("script (-render +run):\n%s", d)
+	}
+}
+
 func TestOnSlurmWorkersStartAtOnceAndAreAskedForAtOnce(t *testing.T) {
 	t.Parallel()
 	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true}), "alice", "quick", job("[slurm]\ntime = \"20m\"\nsetup = 'date +%s%N >started.$SLURM_JOB_ID'",
@@ -96,6 +134,7 @@ func TestOnSlurmWorkersStartAtOnceAndAreAskedForAtOnce(t *testing.T) {
 	s := j.start("slurm")
 	j.ends(s, 0)
 	j.wantNothingLeft()
+	j.wantAsRendered()
 	read := func(name string) (list []time.Time) {
 		files, _ := filepath.Glob(filepath.Join(j.folder("slurm"), name+".*"))
 		for _, file := range files {
@@ -112,7 +151,7 @@ func TestOnSlurmWorkersStartAtOnceAndAreAskedForAtOnce(t *testing.T) {
 	if len(started) != 6 || len(began) != 6 || len(timesOf(calls, "sbatch")) != 6 {
 		t.Fatalf("%d workers, %d blocks, and the calls %v", len(started), len(began), calls)
 	}
-	// Medians, as other programs run on this machine; the budgets are 300 ms and 1 s.
+	// Medians, as other programs run on this machine.
 	var starts, asks, gaps []time.Duration
 	for i := range started {
 		starts = append(starts, began[i].Sub(started[i]))
@@ -133,10 +172,10 @@ func TestOnSlurmWorkersStartAtOnceAndAreAskedForAtOnce(t *testing.T) {
 	if m := gaps[len(gaps)/2]; m > 2500*time.Millisecond {
 		t.Errorf("the median from a last block to sbatch is %v", m)
 	}
-	if m := starts[len(starts)/2]; m > time.Second {
+	if m := starts[len(starts)/2]; m > 300*time.Millisecond {
 		t.Errorf("the median of the starts is %v", m)
 	}
-	if m := asks[len(asks)/2]; m > 3*time.Second {
+	if m := asks[len(asks)/2]; m > time.Second {
 		t.Errorf("the median from a free budget to sbatch is %v", m)
 	}
 }

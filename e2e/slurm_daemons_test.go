@@ -77,9 +77,9 @@ func TestOnSlurmIdsThatWereGivenToOthersAreNotTouched(t *testing.T) {
 
 func TestOnSlurmTheAccountingMayGoAway(t *testing.T) {
 	r := newSlurmRun(t, slurmlab.Options{}, 12, `hint_after = "4s"`, "", "max_workers = 4\nmax_retries = 0")
-	r.lab.Signal("slurmdbd", syscall.SIGKILL)
 	s := r.begin()
 	r.untilBegun(5)
+	r.lab.Signal("slurmdbd", syscall.SIGKILL)
 	r.lab.Run("root", "scancel", r.jobOf("running")) // only the accounting knows by whom
 	r.until("it is gone", func() bool { return r.inState("RUNNING") == 3 })
 	time.Sleep(time.Second)

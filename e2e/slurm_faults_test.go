@@ -38,10 +38,10 @@ func TestOnSlurmTheNextCoordinatorGoesOnWithTheSameWorkers(t *testing.T) {
 }
 
 func TestOnSlurmAnInterruptLeavesNoJob(t *testing.T) {
-	r := newSlurmRun(t, slurmlab.Options{NoAccounting: true}, 24, "", "", "max_workers = 20")
+	r := newSlurmRun(t, slurmlab.Options{NoAccounting: true}, 24, `grace = "1s"`, "", "max_workers = 20")
 	s := r.begin()
+	r.untilBegun(17)
 	r.untilQueued(16, 4)
-	s.signal(syscall.SIGINT)
 	s.signal(syscall.SIGINT)
 	r.ends(s, 130)
 	r.wantNothingLeft()
@@ -140,7 +140,7 @@ func TestOnSlurmJobsThatOutliveTheirSlurmdKeepTheirBlocks(t *testing.T) {
 }
 
 func TestOnSlurmANodeOnWhichNoWorkerStartsIsLeftAlone(t *testing.T) {
-	r := newSlurmRun(t, slurmlab.Options{NoAccounting: true}, 130, "", `setup = '[ "$SLURMD_NODENAME" != n2 ] || exit 3'`, "max_workers = 104")
+	r := newSlurmRun(t, slurmlab.Options{NoAccounting: true}, 150, "", `setup = '[ "$SLURMD_NODENAME" != n2 ] || exit 3'`, "max_workers = 120")
 	s := r.begin()
 	r.untilBegun(13)
 	s.stderr.await(t, "n2")

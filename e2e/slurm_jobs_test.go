@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -138,19 +137,6 @@ func (j *slurmJob) wantNothingLeft() {
 	if left := processesOf(j.lab, j.user); len(left) > 0 {
 		j.t.Errorf("processes of %s are left: %q", j.user, left)
 	}
-}
-
-// processesOf are the processes of a user of a cluster that live.
-func processesOf(lab *slurmlab.Lab, user string) (lines []string) {
-	pids, _ := exec.Command("pgrep", "-u", user, "-f", "--", ".").Output()
-	for pid := range strings.FieldsSeq(string(pids)) {
-		env, _ := os.ReadFile("/proc/" + pid + "/environ")
-		line, _ := os.ReadFile("/proc/" + pid + "/cmdline")
-		if strings.Contains(string(env), "SLURM_CONF="+lab.Conf+"\x00") && len(line) > 0 {
-			lines = append(lines, strings.ReplaceAll(string(line), "\x00", " "))
-		}
-	}
-	return lines
 }
 
 // stats is what the run says of itself.

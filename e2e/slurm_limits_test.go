@@ -100,6 +100,7 @@ func TestOnSlurmWorkersThatRunAndDoNotConnectAreSaidWithTheirLog(t *testing.T) {
 		return strings.Contains(waits, "1 job running, none connected for ") && strings.Contains(waits, "; see "+log)
 	})
 	wantText(t, readFile(t, log), "this takes its time")
+	wantSecretKept(t, j.run("slurm")) // nor in the script of the job and its environment
 	j.ends(s, 0)
 	j.wantNothingLeft()
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,7 +51,7 @@ max_retries = 0
 			t.Errorf("worker %s is said to be on %v", w.ID, w.Node)
 		}
 	}
-	if left, err := exec.Command("pgrep", "-u", "alice", "-a", "-f", lab.Dir).Output(); err == nil {
-		t.Errorf("processes of alice are left:\n%s", left)
+	if left := processesOf(lab, "alice"); len(left) > 0 {
+		t.Errorf("processes of alice are left: %q", left)
 	}
 }

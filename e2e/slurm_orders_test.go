@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +76,7 @@ func TestOnSlurmAWorkerCancelledByAnAdministratorIsReplaced(t *testing.T) {
 	r.wantAsHere()
 }
 
-func TestOnSlurmASuspendedWorkerLosesItsBlockAndGoesOn(t *testing.T) {
+func TestOnSlurmTheBlockOfASuspendedWorkerRunsAgain(t *testing.T) {
 	r := newSlurmRun(t, slurmlab.Options{NoAccounting: true}, 12, `hint_after = "4s"`, "", "max_workers = 4\nmax_retries = 0")
 	s := r.begin()
 	r.untilBegun(5)
@@ -82,7 +84,9 @@ func TestOnSlurmASuspendedWorkerLosesItsBlockAndGoesOn(t *testing.T) {
 	r.lab.Run("root", "scontrol", "suspend", job)
 	s.stderr.await(t, "its blocks go out again")
 	r.lab.Run("root", "scontrol", "resume", job)
-	time.Sleep(3 * time.Second)
+	r.until("its block has begun again", func() bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(r.begun())), func(by string) bool { return strings.Count(by, "\n") == 2 })
+	})
 	r.open()
 	r.ends(s, 0)
 	r.wantOneArrayEach()

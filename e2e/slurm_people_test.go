@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -125,7 +124,10 @@ time = "4m"
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if out, err := exec.Command("pgrep", "-u", "alice", "-a", "-f", "sleep 600").Output(); err == nil && strings.Contains(string(out), lab.Dir) {
-		t.Errorf("left: %s", out)
+	if left := processesOf(lab, "alice"); len(left) > 0 {
+		t.Errorf("processes of alice are left: %q", left)
+	}
+	if left := lab.Run("root", "squeue", "-h"); left != "" {
+		t.Errorf("jobs are left:\n%s", left)
 	}
 }

@@ -240,8 +240,8 @@ func (r *slurmRun) wantNothingLeft() {
 	if left := r.queue(); left != "" {
 		r.t.Errorf("jobs are left:\n%s", left)
 	}
-	if out, err := exec.Command("pgrep", "-u", "alice", "-a", "-f", r.lab.Dir+"/").Output(); err == nil {
-		r.t.Errorf("processes of alice are left:\n%s", out)
+	if left := processesOf(r.lab, "alice"); len(left) > 0 {
+		r.t.Errorf("processes of alice are left: %q", left)
 	}
 }
 

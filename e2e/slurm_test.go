@@ -81,6 +81,19 @@ func filesIn(t *testing.T, dir string) map[string]string {
 	return files
 }
 
+// processesOf are the processes of a user of a cluster that live.
+func processesOf(lab *slurmlab.Lab, user string) (lines []string) {
+	pids, _ := exec.Command("pgrep", "-u", user, "-f", "--", ".").Output()
+	for pid := range strings.FieldsSeq(string(pids)) {
+		env, _ := os.ReadFile("/proc/" + pid + "/environ")
+		line, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+		if strings.Contains(string(env), "SLURM_CONF="+lab.Conf+"\x00") && len(line) > 0 {
+			lines = append(lines, strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return lines
+}
+
 func TestOnSlurmAPipelineGivesWhatItGivesHere(t *testing.T) {
 	lab := slurmlab.Start(t, slurmlab.Options{})
 	const job = `[run]
@@ -129,8 +142,8 @@ partition = "high"
 	if left := lab.Run("root", "squeue", "-h"); left != "" {
 		t.Errorf("jobs are left:\n%s", left)
 	}
-	if out, err := exec.Command("pgrep", "-u", "alice", "-a", "-f", lab.Dir).Output(); err == nil {
-		t.Errorf("processes of alice are left:\n%s", out)
+	if left := processesOf(lab, "alice"); len(left) > 0 {
+		t.Errorf("processes of alice are left: %q", left)
 	}
 	// Workers of tasks with other options are in other arrays.
 	jobs := lab.Run("alice", "squeue", "-h", "-t", "all", "-u", "alice", "-o", "%P %j")

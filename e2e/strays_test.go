@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -67,6 +68,18 @@ func TestABlockWhoseTimeIsUpEndsWithAllThatItStarted(t *testing.T) {
 			wantText(t, r.stdout, "timed out after 300ms", "--set task.work.timeout=")
 			wantCounts(t, statsOf(t, dir+"/out"), map[string]counts{"work": {State: "done", Blocks: 1, Failed: 1, Reclaimed: 1, TimedOut: 1}})
 		})
+	}
+}
+
+// A worker gives user code that does not heed SIGTERM, and then what that has left behind, some seconds. The coordinator, which has a timer of its own for
+// workers that cannot, has to wait for longer: else it takes the block from a worker that is at it to end it.
+func TestABlockThatHeedsNothingIsEndedByItsWorkerAndNotTakenFromIt(t *testing.T) {
+	t.Parallel()
+	_, dir := runJob(t, 1, job("resources = { cpu = 1 }",
+		blocks("work", 1)+shell(`trap "" TERM; (trap "" TERM; setsid sleep 1000) & while :; do sleep 1; done`)+"timeout = \"100ms\"\nmax_retries = 0"))
+	w := task(t, statsOf(t, dir), "work")
+	if len(w.Failures) != 1 || !strings.HasSuffix(w.Failures[0].Message, "timed out after 100ms") {
+		t.Errorf("got %+v", w.Failures)
 	}
 }
 

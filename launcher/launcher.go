@@ -111,6 +111,9 @@ type Request struct {
 	Options map[string][]string
 }
 
+// Cores is what one worker needs, in whole ones, of which batch systems give at least one.
+func (r *Request) Cores() int64 { return max((r.CPUMilli+999)/1000, 1) }
+
 // State is where a worker is.
 type State uint8
 

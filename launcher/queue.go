@@ -37,7 +37,8 @@ type Queue interface {
 	// Throttle lets at most n elements of an array run at once, from 1.
 	Throttle(ctx context.Context, array string, n int) error
 
-	// Exclude keeps the pending elements of an array off nodes, in place of those of an earlier call.
+	// Exclude keeps the pending elements of an array off nodes, in place of those of an earlier call. What has started since it was last
+	// listed stays where it is, which is no error.
 	Exclude(ctx context.Context, array string, nodes []string) error
 
 	// CancelArray ends an array whole, pending elements and running ones, if it is of this run and carries this tag.

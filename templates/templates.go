@@ -298,12 +298,43 @@ func (t *Template) Directives() (options []string, lines []int) {
 		if !ok || !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "\t") {
 			continue
 		}
-		for _, o := range strings.Fields(rest) {
-			if strings.HasPrefix(o, "#") {
-				break
-			}
+		for _, o := range directiveWords(rest) {
 			options, lines = append(options, o), append(lines, n)
 		}
 	}
 	return options, lines
+}
+
+// directiveWords are the words of a line behind #SBATCH, as sbatch reads them: with quotes and backslashes, up to a word that begins with "#".
+func directiveWords(line string) (words []string) {
+	var b strings.Builder
+	inside, escaped, quote := false, false, rune(0)
+	for _, c := range line + " " {
+		switch {
+		case escaped:
+			b.WriteRune(c)
+			escaped = false
+		case c == '\\':
+			inside, escaped = true, true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			inside, quote = true, c
+		case quote == 0 && (c == ' ' || c == '\t'):
+			if inside {
+				words = append(words, b.String())
+			}
+			inside = false
+			b.Reset()
+		case !inside && c == '#':
+			return words
+		default:
+			inside = true
+			b.WriteRune(c)
+		}
+	}
+	if inside { // a quote that is not closed
+		words = append(words, b.String())
+	}
+	return words
 }

@@ -307,3 +307,14 @@ func TestTheDocumentationHasEveryFieldAndAnExampleThatWorks(t *testing.T) {
 		t.Errorf("the example: %v, %v", w, err)
 	}
 }
+
+func TestDirectivesAreReadWithTheirQuotes(t *testing.T) {
+	for line, want := range map[string][]string{
+		``: nil, `  `: nil, `# note`: nil, `-p gpu`: {"-p", "gpu"}, `-J "a b" # c`: {"-J", "a b"}, `--comment="it's" -x n1`: {"--comment=it's", "-x", "n1"},
+		`--comment=a\ b\"c`: {`--comment=a b"c`}, `--comment='' -q`: {"--comment=", "-q"}, `"" x`: {"", "x"}, `a#b`: {"a#b"}, `"# a"`: {"# a"}, "\t-N1\t": {"-N1"}, `--comment="open end`: {"--comment=open end "},
+	} {
+		if got := directiveWords(line); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}

@@ -18,7 +18,7 @@ import (
 func attachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "follow a run from another terminal until its end",
-		UsageText: "daisy-submit attach [RUN_DIR|latest]",
+		UsageText: "daisy-submit attach [RUN_DIR|latest] [--json]",
 		Description: `Shows the progress of a run and what happens in it, as "daisy-submit run" does, until the run has ended; then its report. It may be
 called on any machine that reaches the coordinator, by as many as wish. Ctrl-C ends the look, not the run. When the coordinator
 is killed and the run resumed within a minute, it goes on with that; a coordinator that is a job of Slurm and waits in the queue is waited
@@ -35,15 +35,26 @@ EXIT STATUS
    3    the infrastructure of the run failed, or no coordinator answers, or none has for a minute; or nothing could be written
    130  Ctrl-C (the run goes on), or the run was interrupted by it (143: by SIGTERM, 131: by SIGQUIT)
 `,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "JSON lines instead of progress and tables, as those of run (docs/stats.md)"},
+		},
 		Action: func(c *cli.Context) error {
 			dir, err := runArgument(c)
 			if err != nil {
 				return err
 			}
-			if stats := endedStats(dir); stats != nil {
-				return reportOf(c, stats)
+			out := c.App.ErrWriter
+			if c.Bool("json") {
+				out = c.App.Writer
 			}
-			return attach(c, dir)
+			progress := report.NewProgress(out, report.ModeFor(out, c.Bool("json")))
+			if stats := endedStats(dir); stats != nil {
+				if c.Bool("json") {
+					progress.End(*stats)
+				}
+				return reportOf(c, progress, stats)
+			}
+			return attach(c, dir, progress)
 		},
 	}
 }
@@ -51,13 +62,11 @@ EXIT STATUS
 // endTime is how long the statistics of a run may take to be seen once its end is known: its directory may be on a slow file system.
 const endTime = 30 * time.Second
 
-// attach follows a run until its end.
-func attach(c *cli.Context, dir *rundir.Dir) error {
+// attach follows a run until its end, and closes progress.
+func attach(c *cli.Context, dir *rundir.Dir, progress *report.Progress) error {
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt)
 	defer stop()
 	c.Context = ctx
-	mode := report.ModeFor(c.App.ErrWriter, false)
-	progress := report.NewProgress(c.App.ErrWriter, mode)
 	progress.Notice("run directory: " + dir.Path())
 	told := make(chan error, 1)
 	go func() {
@@ -100,8 +109,7 @@ func attach(c *cli.Context, dir *rundir.Dir) error {
 	for begun := time.Now(); ; {
 		if stats := endedStats(dir); stats != nil {
 			progress.End(*stats)
-			_ = progress.Close()
-			return reportOf(c, stats)
+			return reportOf(c, progress, stats)
 		}
 		if time.Since(begun) > endTime {
 			return infrastructure(errors.New("the run has ended, and its statistics are not there: daisy-submit status says more"))
@@ -114,9 +122,13 @@ func attach(c *cli.Context, dir *rundir.Dir) error {
 	}
 }
 
-// reportOf prints the report of a run that has ended, and ends as it has.
-func reportOf(c *cli.Context, stats *api.Stats) error {
-	if err := report.Tables(c.App.Writer, *stats, report.Table); err != nil {
+// reportOf prints the report of a run that has ended, of which the last line as JSON has all, and ends as it has.
+func reportOf(c *cli.Context, progress *report.Progress, stats *api.Stats) error {
+	err := progress.Close()
+	if !c.Bool("json") { // what went wrong with progress is no failure of the look then
+		err = report.Tables(c.App.Writer, *stats, report.Table)
+	}
+	if err != nil {
 		return infrastructure(err)
 	}
 	if status := stats.Run.ExitStatus; status != nil && *status != exitOK {

@@ -71,29 +71,30 @@ func planCoordinator(l *slurm.Launcher, j *job.Job, dir, program, log string, af
 // unsureFor is for how long a coordinator is looked for of which it is not known whether Slurm has accepted it.
 var unsureFor = []time.Duration{0, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second}
 
-// submitCoordinator has Slurm run the coordinator of a run, and says so. set are the keys of limits that it was given.
-func (r *jobRun) submitCoordinator(ctx context.Context, dir *rundir.Dir, set []string) error {
+// submitCoordinator has Slurm run the coordinator of a run, and says so. set are the keys of limits that it was given. It reports whether the
+// coordinator is in the queue, which the error may be unable to say.
+func (r *jobRun) submitCoordinator(ctx context.Context, dir *rundir.Dir, set []string) (begun bool, err error) {
 	l, err := slurmLauncher(r.job, dir)
 	if err != nil {
-		return infrastructure(err)
+		return false, infrastructure(err)
 	}
 	if err := l.Check(ctx); err != nil {
-		return infrastructure(err)
+		return false, infrastructure(err)
 	}
 	self, err := os.Executable()
 	if err == nil {
 		err = dir.CopySubmit(self)
 	}
 	if err != nil {
-		return infrastructure(err)
+		return false, infrastructure(err)
 	}
 	s, err := planCoordinator(l, r.job, dir.Path(), dir.SubmitPath(), dir.CoordinatorLog(), r.where.after)
 	if err != nil {
-		return err
+		return false, err
 	}
 	cluster, err := clusterOf(r.job)
 	if err != nil {
-		return err
+		return false, err
 	}
 	id, err := l.SubmitCoordinator(ctx, s)
 	if errors.Is(err, launcher.ErrUnsure) {
@@ -103,22 +104,25 @@ func (r *jobRun) submitCoordinator(ctx context.Context, dir *rundir.Dir, set []s
 	var refusal *launcher.Refusal
 	switch {
 	case errors.As(err, &refusal) && refusal.Kind != launcher.RefusedForNow:
-		return &statusError{exitUsage, fmt.Errorf("the coordinator as a job: %w", err)}
+		return false, &statusError{exitUsage, fmt.Errorf("the coordinator as a job: %w", err)}
 	case err != nil:
-		return infrastructure(fmt.Errorf("the coordinator as a job: %w", err))
+		return false, infrastructure(fmt.Errorf("the coordinator as a job: %w", err))
 	}
 	if err := dir.WriteCoordinatorJob(rundir.CoordinatorJob{Job: id, Cluster: cluster, Submitted: time.Now().UTC().Truncate(time.Second), Set: set}); err != nil {
-		err = errors.Join(err, l.CancelCoordinator(ctx, id)) // nobody would find it
-		return infrastructure(err)
+		err = errors.Join(err, l.CancelCoordinator(ctx, id, s.Name)) // nobody would find it
+		return false, infrastructure(err)
 	}
 	if r.where.parsable {
 		_, err := fmt.Fprintln(r.stdout, id)
-		return written(err)
+		if err != nil {
+			err = unsaid(dir, "its coordinator is job "+id, err)
+		}
+		return true, err
 	}
 	if _, err := fmt.Fprintf(r.stdout, "run directory: %s\nthe coordinator is job %s; what it prints goes to %s\n", dir.Path(), id, dir.CoordinatorLog()); err != nil {
-		return infrastructure(err)
+		return true, unsaid(dir, "its coordinator is job "+id, err)
 	}
-	return sayHowToLook(r.stdout, dir)
+	return true, sayHowToLook(r.stdout, dir)
 }
 
 // lookFor finds the coordinator by its name, which no other job has. unsure is what is wrong if it is not there.
@@ -223,32 +227,54 @@ func checkNoCoordinatorJob(ctx context.Context, dir *rundir.Dir, takeOver bool) 
 	return dir.ForgetCoordinatorJob()
 }
 
-// endPatience is how long a job that was cancelled may take to end: the site gives it time to do so in order.
-const endPatience = 2 * time.Minute
+const (
+	// endPatience is how long a job that was cancelled may take to end: the site gives it time to do so in order.
+	endPatience = 2 * time.Minute
+	// Slurm is asked for its end after endFirst, then after twice as long each time, up to endLast. It is cancelled endTries times at most, with
+	// endAgain in between: a second signal ends a run without its grace.
+	endFirst, endLast = 500 * time.Millisecond, 5 * time.Second
+	endTries          = 3
+	endAgain          = 40 * time.Second
+)
 
 // endJob cancels the coordinator's job, and waits until it has ended.
 func endJob(ctx context.Context, q *queuedCoordinator, dir *rundir.Dir) error {
-	for begun := time.Now(); ; {
-		if err := q.launcher.CancelCoordinator(ctx, q.now.ID); err != nil {
-			return err
+	return awaitEnd(ctx, func() error {
+		return q.launcher.CancelCoordinator(ctx, q.now.ID, q.now.Name)
+	}, func() (over bool, state string, err error) {
+		now, err := q.launcher.FindCoordinator(ctx)
+		if now == nil {
+			return err == nil, "", err
 		}
-		for range 10 {
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-time.After(500 * time.Millisecond):
-			}
-			now, err := q.launcher.FindCoordinator(ctx)
-			_, coordinated := dir.Coordinated()
-			switch {
-			case err != nil && time.Since(begun) > endPatience:
+		_, coordinated := dir.Coordinated()
+		return now.State == launcher.Ended && !coordinated, now.Plain, nil
+	})
+}
+
+// awaitEnd has something cancelled, and waits until it is over. state is where it stands, for people.
+func awaitEnd(ctx context.Context, cancel func() error, look func() (over bool, state string, err error)) error {
+	begun, tries := time.Now(), 0
+	for wait := endFirst; ; wait = min(2*wait, endLast) {
+		if tries < endTries && time.Since(begun) >= time.Duration(tries)*endAgain {
+			tries++
+			if err := cancel(); err != nil {
 				return err
-			case err != nil:
-			case now == nil || now.State == launcher.Ended && !coordinated:
-				return nil
-			case time.Since(begun) > endPatience:
-				return fmt.Errorf("it %s after %s", now.Plain, units.Duration(endPatience))
 			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+		over, state, err := look()
+		switch {
+		case over:
+			return nil
+		case time.Since(begun) <= endPatience:
+		case err != nil:
+			return err
+		default:
+			return fmt.Errorf("it %s after %s", state, units.Duration(endPatience))
 		}
 	}
 }

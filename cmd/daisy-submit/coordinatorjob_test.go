@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"example.org/daisy/internal/api"
@@ -72,6 +73,9 @@ func queuedRun(t *testing.T) *rundir.Dir {
 	return dir
 }
 
+// rowOfSqueue is a row as squeue writes it where it is asked for a coordinator.
+func rowOfSqueue(fields string) string { return "daisy|" + fields + "|$\n" }
+
 func fakeQueue(t *testing.T) *launchertest.Fake {
 	t.Helper()
 	fake := launchertest.NewFake(t, "squeue", "scancel", "sbatch", "scontrol")
@@ -87,9 +91,9 @@ func TestStatusOfARunWhoseCoordinatorIsInTheQueue(t *testing.T) {
 		status int
 		words  []string
 	}{
-		"pending": {launchertest.Answer{Stdout: "7|PENDING|N/A|" + name + "Priority\n"}, exitOK, []string{"the coordinator is job 7 of Slurm, which waits in the queue: other jobs go first (Priority)", "cancel"}},
-		"running": {launchertest.Answer{Stdout: "7|RUNNING|N/A|n2" + name + "None\n"}, exitOK, []string{"the coordinator is job 7 of Slurm, which runs on n2"}},
-		"ended":   {launchertest.Answer{Stdout: "7|TIMEOUT|N/A|n2" + name + "None\n"}, exitInfrastructure, []string{"job 7 of Slurm, which was ended at its time limit", "run --resume " + dir.Path() + " --coordinator job"}},
+		"pending": {launchertest.Answer{Stdout: rowOfSqueue("7|PENDING|N/A|" + name + "Priority")}, exitOK, []string{"the coordinator is job 7 of Slurm, which waits in the queue: other jobs go first (Priority)", "cancel"}},
+		"running": {launchertest.Answer{Stdout: rowOfSqueue("7|RUNNING|N/A|n2" + name + "None")}, exitOK, []string{"the coordinator is job 7 of Slurm, which runs on n2"}},
+		"ended":   {launchertest.Answer{Stdout: rowOfSqueue("7|TIMEOUT|N/A|n2" + name + "None")}, exitInfrastructure, []string{"job 7 of Slurm, which was ended at its time limit", "run --resume " + dir.Path() + " --coordinator job"}},
 		"gone":    {launchertest.Answer{Stdout: ""}, exitInfrastructure, []string{"job 7 of Slurm, which it does not know any more"}},
 		"silent":  {launchertest.Answer{Status: 1, Stderr: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"}, exitInfrastructure, []string{"job 7 of Slurm, of which nothing is known now", "Unable to contact"}},
 	} {
@@ -109,14 +113,17 @@ func TestStatusOfARunWhoseCoordinatorIsInTheQueue(t *testing.T) {
 // Else the job would take the run over from whoever has resumed it, when it starts.
 func TestARunIsNotResumedWhileItsCoordinatorIsInTheQueue(t *testing.T) {
 	dir := queuedRun(t)
-	for _, answer := range []launchertest.Answer{{Stdout: "7|PENDING|N/A||dz-" + dir.RunID() + "|Priority\n"}, {Status: 1, Stderr: "Unable to contact slurm controller\n"}} {
+	for _, answer := range []launchertest.Answer{
+		{Stdout: rowOfSqueue("7|PENDING|N/A||dz-" + dir.RunID() + "|Priority")}, {Status: 1, Stderr: "Unable to contact slurm controller\n"},
+		{Stderr: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"}, {Stdout: "daisy|7|PENDI"},
+	} {
 		fakeQueue(t).Say("squeue", answer)
 		var wrong *statusError
 		if err := checkNoCoordinatorJob(t.Context(), dir, false); !errors.As(err, &wrong) || wrong.status != exitUsage {
 			t.Errorf("%v", err)
 		}
 	}
-	fakeQueue(t).Say("squeue", launchertest.Answer{Stdout: "7|CANCELLED|N/A||dz-" + dir.RunID() + "|None\n"})
+	fakeQueue(t).Say("squeue", launchertest.Answer{Stdout: rowOfSqueue("7|CANCELLED|N/A||dz-" + dir.RunID() + "|None")})
 	if err := checkNoCoordinatorJob(t.Context(), dir, false); err != nil {
 		t.Error(err)
 	}
@@ -161,9 +168,9 @@ func TestASubmissionOfACoordinatorThatIsNotAnsweredIsLookedFor(t *testing.T) {
 		answer launchertest.Answer
 		id     string
 	}{
-		"is there":        {launchertest.Answer{Then: "echo '9|PENDING|N/A||dz-" + dir.RunID() + "|None' >\"$own/stdout\""}, "9"},
+		"is there":        {launchertest.Answer{Then: "printf '" + rowOfSqueue("9|PENDING|N/A||dz-"+dir.RunID()+"|None") + "' >\"$own/stdout\""}, "9"},
 		"is not there":    {launchertest.Answer{}, ""},
-		"only an old one": {launchertest.Answer{Stdout: "7|FAILED|N/A||dz-" + dir.RunID() + "|None\n"}, ""},
+		"only an old one": {launchertest.Answer{Stdout: rowOfSqueue("7|FAILED|N/A||dz-" + dir.RunID() + "|None")}, ""},
 	} {
 		fakeQueue(t).Say("squeue", tc.answer)
 		l, err := slurmOf(dir, "")
@@ -204,7 +211,7 @@ func TestACancelThatTheCoordinatorHasHeardEndsNoJobThoughNobodyCanBeToldOfIt(t *
 		t.Fatal(err)
 	}
 	fake := fakeQueue(t)
-	fake.Say("squeue", launchertest.Answer{Stdout: "7|RUNNING|N/A|n2|dz-" + dir.RunID() + "|None\n"})
+	fake.Say("squeue", launchertest.Answer{Stdout: rowOfSqueue("7|RUNNING|N/A|n2|dz-" + dir.RunID() + "|None")})
 	var errs output
 	if status := run([]string{"daisy-submit", "cancel", dir.Path()}, full{}, &errs); status != exitInfrastructure || heard != 1 {
 		t.Errorf("status %d, heard %d times: %s", status, heard, errs.text.String())
@@ -217,7 +224,10 @@ func TestACancelThatTheCoordinatorHasHeardEndsNoJobThoughNobodyCanBeToldOfIt(t *
 func TestARunWhoseCoordinatorIsInTheQueueIsNotRemoved(t *testing.T) {
 	dir := queuedRun(t)
 	folder := filepath.Dir(dir.Path())
-	for _, answer := range []launchertest.Answer{{Stdout: "7|PENDING|N/A||dz-" + dir.RunID() + "|Priority\n"}, {Status: 1, Stderr: "Unable to contact slurm controller\n"}} {
+	for _, answer := range []launchertest.Answer{
+		{Stdout: rowOfSqueue("7|PENDING|N/A||dz-" + dir.RunID() + "|Priority")}, {Status: 1, Stderr: "Unable to contact slurm controller\n"},
+		{Stderr: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"}, {Stdout: "daisy|7|PENDI"},
+	} {
 		fakeQueue(t).Say("squeue", answer)
 		status, stdout, stderr := call("runs", folder, "--prune", "--unfinished", "--yes")
 		if status != exitOK || !strings.Contains(stdout, "There is nothing to remove") {
@@ -230,5 +240,70 @@ func TestARunWhoseCoordinatorIsInTheQueueIsNotRemoved(t *testing.T) {
 	fakeQueue(t).Say("squeue", launchertest.Answer{})
 	if status, stdout, stderr := call("runs", folder, "--prune", "--unfinished", "--yes"); status != exitOK || exists(dir.Path()) {
 		t.Errorf("of a job that is gone: status %d: %s%s", status, stdout, stderr)
+	}
+}
+
+// TestTheEndOfACoordinatorIsAskedForGently: a second signal would end its run without the grace of its blocks.
+func TestTheEndOfACoordinatorIsAskedForGently(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ends           time.Duration
+		cancels, looks int
+		fails          string
+	}{
+		"it waits in the queue": {0, 1, 1, ""},
+		"it ends in order":      {30 * time.Second, 1, 10, ""},
+		"it does not end":       {time.Hour, 3, 30, "it runs after 2m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun, cancels, looks := time.Now(), 0, 0
+				err := awaitEnd(t.Context(), func() error {
+					cancels++
+					return nil
+				}, func() (bool, string, error) {
+					looks++
+					return time.Since(begun) >= tc.ends, "runs", nil
+				})
+				if (err != nil) != (tc.fails != "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
+					t.Error(err)
+				}
+				if took := time.Since(begun); cancels != tc.cancels || looks > tc.looks || took > min(tc.ends, endPatience)+endLast {
+					t.Errorf("after %v: cancelled %d times and looked at %d times, want %d and at most %d", took, cancels, looks, tc.cancels, tc.looks)
+				}
+			})
+		})
+	}
+	silent := errors.New("Slurm does not answer")
+	synctest.Test(t, func(t *testing.T) {
+		err := awaitEnd(t.Context(), func() error { return nil }, func() (bool, string, error) { return false, "", silent })
+		if !errors.Is(err, silent) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestARunThatWasLeftToSlurmStaysThoughNobodyCanBeToldOfIt: its coordinator, in the queue by then, would find no run.
+func TestARunThatWasLeftToSlurmStaysThoughNobodyCanBeToldOfIt(t *testing.T) {
+	fake := aSite(t)
+	fake.Say("sbatch", launchertest.Answer{Stdout: "7\n"})
+	worker := program(t, "daisy-worker", "echo daisy-worker")
+	t.Setenv("PATH", os.Getenv("PATH")+":"+filepath.Dir(worker))
+	folder := t.TempDir()
+	path, where := filepath.Join(folder, "job.toml"), filepath.Join(folder, "there")
+	if err := os.WriteFile(path, []byte(ofTask("cpu = 1")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{nil, {"--parsable"}} {
+		var errs output
+		dir := where + strings.Join(args, "")
+		status := run(append([]string{"daisy-submit", "run", path, "--run-dir", dir, "--coordinator", "job"}, args...), full{}, &errs)
+		if status != exitInfrastructure || len(fake.Calls("sbatch")) == 0 {
+			t.Fatalf("status %d: %s", status, errs.text.String())
+		}
+		if d, err := rundir.Open(dir); err != nil {
+			t.Errorf("%v: the run is gone: %v\n%s", args, err, errs.text.String())
+		} else if j, err := d.CoordinatorJob(); err != nil || j == nil || j.Job != "7" {
+			t.Errorf("%v: its coordinator is %+v, %v", args, j, err)
+		}
 	}
 }

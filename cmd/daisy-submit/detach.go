@@ -16,24 +16,24 @@ import (
 )
 
 // detach starts the coordinator in a session of its own, and returns once it is up, or has ended. What it prints goes to the log of the run
-// directory, and until then to this terminal, too.
-func (r *jobRun) detach(ctx context.Context, dir *rundir.Dir, args []string) error {
+// directory, and until then to this terminal, too. It reports whether the coordinator is up, which the error may be unable to say.
+func (r *jobRun) detach(ctx context.Context, dir *rundir.Dir, args []string) (begun bool, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return infrastructure(err)
+		return false, infrastructure(err)
 	}
 	log, err := os.OpenFile(dir.CoordinatorLog(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return infrastructure(err)
+		return false, infrastructure(err)
 	}
 	defer log.Close()
 	shown, err := log.Seek(0, io.SeekEnd)
 	if err != nil {
-		return infrastructure(err)
+		return false, infrastructure(err)
 	}
 	ready, told, err := os.Pipe()
 	if err != nil {
-		return infrastructure(err)
+		return false, infrastructure(err)
 	}
 	defer ready.Close()
 	session := thisSession(ctx)
@@ -48,7 +48,7 @@ func (r *jobRun) detach(ctx context.Context, dir *rundir.Dir, args []string) err
 	err = cmd.Start()
 	told.Close()
 	if err != nil {
-		return infrastructure(fmt.Errorf("the coordinator cannot be started: %w", err))
+		return false, infrastructure(fmt.Errorf("the coordinator cannot be started: %w", err))
 	}
 	stop := make(chan os.Signal, 2)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
@@ -64,7 +64,7 @@ func (r *jobRun) detach(ctx context.Context, dir *rundir.Dir, args []string) err
 			if !there {
 				err := cmd.Wait()
 				_ = showLog(r.stderr, dir, shown)
-				return endOfDetached(err)
+				return false, endOfDetached(err)
 			}
 			waits = false
 		case s := <-stop:
@@ -76,9 +76,9 @@ func (r *jobRun) detach(ctx context.Context, dir *rundir.Dir, args []string) err
 	_ = showLog(r.stderr, dir, shown)
 	host, _ := os.Hostname()
 	if _, err := fmt.Fprintf(r.stdout, "run directory: %s\nthe coordinator is up: process %d on %s; what it prints goes to %s\n", dir.Path(), cmd.Process.Pid, host, dir.CoordinatorLog()); err != nil {
-		return infrastructure(err)
+		return true, unsaid(dir, fmt.Sprintf("its coordinator is process %d on %s", cmd.Process.Pid, host), err)
 	}
-	return sayHowToLook(r.stdout, dir)
+	return true, sayHowToLook(r.stdout, dir)
 }
 
 // endOfDetached is the end of a coordinator that never came up. What there was to say is in the log, which has been shown.

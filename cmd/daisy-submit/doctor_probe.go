@@ -143,7 +143,7 @@ func (p *prober) probe(ctx context.Context, t *job.Task, submit []string) (list 
 	if o, _, _ := slurm.ParseOptions(t.Options, func(path string) string { return inFolder(p.job.Dir, path) }); o.Time == 0 || t.Options["time"] != nil {
 		r.Options["time"] = []string{"2m"} // if --time is not among the options, which would be one too many
 	}
-	if _, err := l.Submit(ctx, r); err != nil {
+	if _, err := l.Submit(ctx, r); err != nil && !errors.Is(err, launcher.ErrUnsure) { // else it is waited for, and cancelled if it comes
 		return []finding{is(check, missing, "Slurm does not take it", err.Error())}, nil
 	}
 	said, state := p.wait(ctx, l, log)

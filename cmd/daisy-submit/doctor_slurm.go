@@ -238,8 +238,13 @@ func (cl *cluster) partitionsOf(o *slurm.Options, check string) (parts []slurm.P
 	return parts, is(check, fine, strings.Join(found, ", "), "")
 }
 
+// named tells whether a list has an account or QOS, whose names Slurm compares without their case.
+func named(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(other string) bool { return strings.EqualFold(other, name) })
+}
+
 func allowed(name string, allow, deny []string) bool {
-	return (allow == nil || slices.Contains(allow, name)) && !slices.Contains(deny, name)
+	return (allow == nil || named(allow, name)) && !named(deny, name)
 }
 
 func (cl *cluster) accountFinding(o *slurm.Options, parts []slurm.Partition, check string) finding {
@@ -255,7 +260,7 @@ func (cl *cluster) accountFinding(o *slurm.Options, parts []slurm.Partition, che
 		if len(ofAccount) == 0 && len(cl.assocs) > 0 {
 			return is(check, missing, found+": you may not use that account", "change account; yours are "+accountsOf(cl.assocs))
 		}
-		hasQOS := func(a slurm.Association) bool { return slices.Contains(a.QOS, strings.ToLower(o.QOS)) }
+		hasQOS := func(a slurm.Association) bool { return named(a.QOS, o.QOS) }
 		if o.QOS != "" && len(ofAccount) > 0 && !slices.ContainsFunc(ofAccount, hasQOS) {
 			return is(check, missing, found+": the account may not use that QOS", "change qos; yours are "+accountsOf(ofAccount))
 		}
@@ -310,7 +315,7 @@ const smallMemory = 2 << 10 // MiB
 
 func (cl *cluster) memoryFinding(o *slurm.Options, r launcher.Request, parts []slurm.Partition, check string) finding {
 	m := parts[0].Memory.Over(cl.site.Memory)
-	cores := max((r.CPUMilli+999)/1000, 1)
+	cores := r.Cores()
 	const mib = 1 << 20
 	asked := (r.MemoryBytes + mib - 1) / mib
 	if o.NoMemory {
@@ -342,7 +347,7 @@ func (cl *cluster) memoryFinding(o *slurm.Options, r launcher.Request, parts []s
 
 // fitFinding looks for nodes that have all that one worker asks for.
 func (cl *cluster) fitFinding(o *slurm.Options, r launcher.Request, parts []slurm.Partition, check string) (fitting []slurm.Node, f finding) {
-	cores := max((r.CPUMilli+999)/1000, 1)
+	cores := r.Cores()
 	asked := (r.MemoryBytes + 1<<20 - 1) >> 20
 	if o.NoMemory {
 		asked = 0

@@ -28,6 +28,7 @@ SLURM_VERSION           = 22.05.8
 PartitionName=short AllowAccounts=ALL AllowQos=ALL Default=NO DefaultTime=NONE MaxTime=00:05:00 Nodes=n[1-4] OverSubscribe=NO State=UP
 PartitionName=whole AllowAccounts=ALL AllowQos=ALL Default=NO DefaultTime=NONE MaxTime=1-00:00:00 Nodes=n[1-4] OverSubscribe=EXCLUSIVE State=UP
 PartitionName=closed AllowAccounts=vip AllowQos=ALL Default=NO DefaultTime=NONE MaxTime=1-00:00:00 Nodes=n[1-4] OverSubscribe=NO State=DOWN
+PartitionName=mine AllowAccounts=acc AllowQos=Night Default=NO DefaultTime=NONE MaxTime=1-00:00:00 Nodes=n[1-4] OverSubscribe=NO State=UP
 PartitionName=arm AllowAccounts=ALL AllowQos=ALL Default=NO DefaultTime=NONE MaxTime=1-00:00:00 Nodes=a1 OverSubscribe=NO State=UP
 `
 	siteNodes = `NodeName=n1 Arch=x86_64 CPUTot=4 AvailableFeatures=(null) Gres=(null) RealMemory=4000 State=IDLE Partitions=cpu,short,whole,closed
@@ -95,6 +96,7 @@ func TestTheDoctorComparesEachTaskWithTheCluster(t *testing.T) {
 		"no such partition":        {ofTask("cpu = 2", `partition = "nope"`), "task a: partition", missing, []string{"nope", "there are cpu, short"}},
 		"a partition that is down": {ofTask("cpu = 2", `partition = "closed"`, `account = "acc"`), "task a: partition", warning, []string{"closed is DOWN"}},
 		"a closed partition":       {ofTask("cpu = 2", `partition = "closed"`, `account = "acc"`), "task a: account", missing, []string{"allows the accounts vip"}},
+		"names in other letters":   {ofTask("cpu = 2", `partition = "mine"`, `account = "ACC"`, `qos = "night"`), "task a: account", fine, nil},
 		"no such account":          {ofTask("cpu = 2", `account = "foo"`), "task a: account", missing, []string{"foo", "acc (QOS normal, night)"}},
 		"no such QOS":              {ofTask("cpu = 2", `qos = "foo"`), "task a: account", missing, []string{"QOS foo", "normal, night"}},
 		"whole nodes":              {ofTask("cpu = 2", `partition = "whole"`), "task a: OverSubscribe", warning, []string{"a whole node", "slots"}},
@@ -227,6 +229,10 @@ func TestAProbeLooksFromANodeAndLeavesNothing(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dir, ".daisy*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
+	// It was taken, and the answer came too late.
+	fake.Say("sbatch", launchertest.Answer{Then: runsAtOnce + "\necho 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2; exit 1"})
+	wantFinding(t, p.findings(t.Context())[0], fine, "sees the run directory")
+	fake.Say("sbatch", launchertest.Answer{Stdout: "4711\n", Then: runsAtOnce})
 	p.worker = program(t, "daisy-worker", "echo wrong format; exit 126")
 	for _, f := range p.findings(t.Context()) {
 		if f.Check == "probe of a: program" {

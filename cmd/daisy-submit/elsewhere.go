@@ -121,10 +121,11 @@ func (r *jobRun) examine(ctx context.Context, worker string) error {
 	return nil
 }
 
-// leave begins a new run whose coordinator is elsewhere. Nothing is left of it if that fails.
+// leave begins a new run whose coordinator is elsewhere. Nothing is left of it if that fails; one that has begun stays, whatever can be said of it.
 func (r *jobRun) leave(ctx context.Context, dir *rundir.Dir, binary string) (err error) {
+	begun := false
 	defer func() {
-		if err != nil {
+		if err != nil && !begun {
 			_ = dir.Discard()
 		}
 	}()
@@ -135,9 +136,16 @@ func (r *jobRun) leave(ctx context.Context, dir *rundir.Dir, binary string) (err
 		return infrastructure(err)
 	}
 	if r.where.detach {
-		return r.detach(ctx, dir, []string{"run", "--resume", dir.Path()})
+		begun, err = r.detach(ctx, dir, []string{"run", "--resume", dir.Path()})
+	} else {
+		begun, err = r.submitCoordinator(ctx, dir, nil)
 	}
-	return r.submitCoordinator(ctx, dir, nil)
+	return err
+}
+
+// unsaid is the error of a run that has begun elsewhere, where that could not be printed.
+func unsaid(dir *rundir.Dir, where string, err error) error {
+	return infrastructure(fmt.Errorf("the run in %s has begun, and %s, but that could not be printed: %w", dir.Path(), where, err))
 }
 
 // leaveResumed goes on with a run whose coordinator is to be elsewhere.
@@ -167,7 +175,8 @@ func (r *jobRun) leaveResumed(c *cli.Context, dir *rundir.Dir, binary string) er
 		if c.Bool("take-over") {
 			args = append(args, "--take-over")
 		}
-		return r.detach(c.Context, dir, append(args, c.Args().Slice()...))
+		_, err := r.detach(c.Context, dir, append(args, c.Args().Slice()...))
+		return err
 	}
 	if alive {
 		return &statusError{exitUsage, &rundir.LockedError{Path: dir.Path(), Owner: owner}}
@@ -175,7 +184,8 @@ func (r *jobRun) leaveResumed(c *cli.Context, dir *rundir.Dir, binary string) er
 	if err := dir.WriteJob(r.job.Frozen); err != nil {
 		return infrastructure(err)
 	}
-	return r.submitCoordinator(c.Context, dir, r.set)
+	_, err := r.submitCoordinator(c.Context, dir, r.set)
+	return err
 }
 
 // sayHowToLook says how to look into a run, a line each.

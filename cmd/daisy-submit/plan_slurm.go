@@ -65,7 +65,7 @@ func (p *plan) addSlurm(j *job.Job) {
 		slots := int64(max(t.Slots, 1))
 		s := planSlurm{
 			Task: t.ID, Workers: (p.Tasks[i].AtOnce + slots - 1) / slots, Arrays: o.Arrays, Fill: t.Fill,
-			Cores: max((r.CPUMilli+999)/1000, 1), MemoryBytes: r.MemoryBytes, GPUs: int64(r.GPUs),
+			Cores: r.Cores(), MemoryBytes: r.MemoryBytes, GPUs: int64(r.GPUs),
 		}
 		s.First = min(int64(firstWorkers(t)), s.Workers)
 		if o.Time > 0 {

@@ -16,7 +16,7 @@ func planned(t *testing.T, text string, args ...string) (plan, int, string, *lau
 	path, fake := slurmJobFile(t, text)
 	worker := program(t, "daisy-worker", "true")
 	t.Setenv("PATH", os.Getenv("PATH")+":"+filepath.Dir(worker))
-	fake.Say("sbatch", launchertest.Answer{Stderr: "sbatch: Job 3 to start at 2026-11-30T13:05:52 using 4 processors on nodes n3 in partition gpu\n"})
+	fake.Say("sbatch", launchertest.Answer{Stderr: "sbatch: Job 3 to start at 1796043952 using 4 processors on nodes n3 in partition gpu\n"})
 	status, stdout, stderr := call(append([]string{"plan", path, "--json"}, args...)...)
 	var p plan
 	if stdout != "" {

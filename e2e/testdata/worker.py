@@ -208,6 +208,7 @@ while not leaving or held or settled < seq:
             leaving = True
             send(LEAVING, bytes([0]) + string(""))
         elif kind == KILL_BLOCK:
+            send(HEARTBEAT)
             held.discard(*uints(payload))
             kill(*uints(payload))
         if kind == STOP:

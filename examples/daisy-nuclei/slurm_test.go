@@ -32,4 +32,7 @@ func TestOnSlurmThePipelineGivesTheReferenceAndTheSameCounts(t *testing.T) {
 	run(python, "pipeline.py", "prepare")
 	run(filepath.Join(root, "bin", "daisy-submit"), "run", "nuclei.toml", "--launcher", "slurm", "--run-dir", "out/run")
 	wantSaid(t, counted(t, filepath.Join(dir, "out", "run"))+run(python, "pipeline.py", "verify"))
+	if left := lab.Run("root", "squeue", "-h"); left != "" {
+		t.Errorf("jobs are left:\n%s", left)
+	}
 }

@@ -234,6 +234,35 @@ func TestTheBlockOfAClientThatIsGoneIsAnothersAtOnce(t *testing.T) {
 	}
 }
 
+// A lease is of a connection: who comes next from the same address, where a port is used again, has nothing of the one before.
+func TestAConnectionInheritsNothingOfTheOneThatHadItsAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newRun(t, clientTask(t, "a", 2))
+		ended := loops(t, c)
+		before, other := visit(t, c), visit(t, c)
+		b := before.acquire("a", 7)
+		_ = before.conn.Close()
+		synctest.Wait()
+		other.acquire("a", 8) // b, which is ready again
+		next := visit(t, c)
+		if before.conn.LocalAddr().String() != next.conn.LocalAddr().String() {
+			t.Fatal("they have different addresses")
+		}
+		own := next.acquire("a", 7)
+		next.release(b) // as if it had been its own
+		synctest.Wait()
+		if n, _ := c.engine.Tally(0); n.Success != 0 || n.Lost != 1 {
+			t.Errorf("after a release of what another has: %+v", n)
+		}
+		next.release(own)
+		other.release(b)
+		<-ended
+		if n, _ := c.engine.Tally(0); n.Success != 2 || n.Lost != 1 || n.Processed != 2 || n.Retries+n.Failed != 0 {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
 func TestAClientMayComputeForAsLongAsItsTimeoutSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		task := clientTask(t, "a", 2)

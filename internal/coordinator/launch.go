@@ -63,6 +63,10 @@ func (c *Coordinator) ask(kind engine.EffectKind, a engine.Ask) {
 		return
 	}
 	c.errands.add(func(ctx context.Context) {
+		changes := kind == engine.EffectThrottle || kind == engine.EffectExclude || kind == engine.EffectCancelArray
+		if changes && c.takenOver() != nil {
+			return // as in end
+		}
 		var got engine.Answer
 		switch kind {
 		case engine.EffectList:

@@ -29,6 +29,7 @@ type owned struct {
 	// answered have bytes queued that are to go out at once.
 	answered []*session
 	beat     time.Duration // when the next heartbeat goes out
+	beating  []*session    // to whom the present one is still to go
 	armed    time.Duration // when the loop wakes by itself
 }
 
@@ -135,9 +136,12 @@ func (c *Coordinator) turn(events []engine.Event) {
 		c.engine.Apply(now, &tick, &o.fx)
 		c.perform()
 	}
-	if now >= o.beat {
+	if now >= o.beat && len(o.beating) == 0 {
 		c.heartbeat()
 		o.beat = now + c.heartbeatEvery()
+	}
+	if len(o.beating) > 0 {
+		c.beatSome()
 	}
 	if len(c.lazy) > 0 && now >= c.lazyAt {
 		c.flushLazy()
@@ -171,7 +175,7 @@ func (c *Coordinator) over() bool { return c.finished && (c.committed >= c.appen
 
 // due is when the next turn is needed at the latest.
 func (c *Coordinator) due() time.Duration {
-	if c.engine.More() {
+	if c.engine.More() || len(c.owned.beating) > 0 {
 		return 0
 	}
 	due := c.owned.beat

@@ -493,3 +493,17 @@ func TestABurstInOneWriteIsTakenWhole(t *testing.T) {
 		wantAtOnce(t, "all of it", began)
 	})
 }
+
+// Blocks of a Go function may take no time to speak of, so that a tenth of a second of them would be more than a frame holds.
+func TestWhoAsksForAnyNumberOfBlocksGetsWhatAFrameHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newRun(t, lineTask(t, "a", 1<<20, 1))
+		loops(t, c)
+		p := join(t, c, "w", 1)
+		first := p.acquire(1)
+		p.say(wire.AppendRelease(nil, wire.Release{Seq: 1, Epoch: c.epoch, Lease: first[0].Lease, WallNanos: 1}))
+		if got := p.acquire(1 << 30); len(got) != wire.MaxGrants {
+			t.Errorf("%d blocks, want %d", len(got), wire.MaxGrants)
+		}
+	})
+}

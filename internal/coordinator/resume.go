@@ -105,6 +105,7 @@ func (c *Coordinator) readOutbox(past *engine.Past) (found []engine.Record, err 
 				break
 			}
 			if isEnd {
+				a.At = 0 // with this epoch: so a later one will read it
 				c.record(&a)
 			}
 			if isEnd || r.Kind != engine.RecordEnd { // not of a block that had ended

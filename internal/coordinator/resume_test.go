@@ -282,6 +282,59 @@ func TestAResultInTheOutboxCountsForItsWorkerEvenIfNobodyWroteDownThatItHadJoine
 	}
 }
 
+// It counts at the begin of the life that finds it, however many there were before.
+func TestAResultInTheOutboxDoesNotMakeItsTaskLonger(t *testing.T) {
+	at := func(block int64, at time.Duration) engine.Record {
+		r := ended(block, scheduler.Success)
+		r.At = at.Microseconds()
+		return r
+	}
+	r := newPastRun(t, 3, nil, joined, at(0, time.Hour))
+	p, err := r.job.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := engine.Record{Kind: engine.RecordStart, Epoch: 2, Tasks: []engine.TaskRecord{engine.TaskRecordOf(&p.Tasks()[0])}}
+	epoch, err := r.dir.NextEpoch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Create(r.dir.JournalDir(), epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, record := range []engine.Record{again, at(1, time.Minute)} {
+		j.Append(record.Append(nil))
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(api.Undelivered{
+		Version: api.UndeliveredVersion, RunID: r.dir.RunID(), Worker: "1.0", Nonce: 7, Seq: 1, Epoch: 2, Lease: 3, Task: "a", Block: 2, Attempt: 1,
+		Outcome: "success", WallNanos: 5e9,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.dir.OutboxDir(), "1.0-7-1.json"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for life := range 2 {
+		c, err := New(Config{Job: r.job, RunDir: r.dir, Resume: true, Unlimited: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Stop(engine.StopNow, "enough")
+		result, err := c.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wall := *result.Stats.Tasks[0].WallSeconds; wall < 60 || wall > 120 {
+			t.Errorf("life %d: from the end of the first block to that of the last it took %g s, want a minute", life, wall)
+		}
+	}
+}
+
 func TestWhatBlocksHaveUsedIsBroughtUpToTheJournalAndTheOutbox(t *testing.T) {
 	second := func(block int64, o scheduler.Outcome, read int64) engine.Record {
 		r := ended(block, o)

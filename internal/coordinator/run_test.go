@@ -21,6 +21,7 @@ import (
 	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/wire"
 	"example.org/daisy/launcher"
+	"example.org/daisy/launcher/launchertest"
 )
 
 // newKept is a coordinator that listens and has a run directory.
@@ -217,6 +218,34 @@ func TestTheWorkersOfARunThatWasTakenOverAreNotEnded(t *testing.T) {
 		if got := [2]string{fmt.Sprint(q.calls), fmt.Sprint(a.calls)}; got != want {
 			t.Errorf("taken over %t: got %v, want %v", taken, got, want)
 		}
+	}
+}
+
+// TestACoordinatorThatWasTakenOverChangesNothingOfABatchSystems: it may have slept, and learns at its next commit only that the jobs are another's.
+func TestACoordinatorThatWasTakenOverChangesNothingOfABatchSystems(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c, dir := inBubble(t)
+			q := launchertest.NewQueue()
+			c.cfg.Launcher = q
+			if taken {
+				if err := os.WriteFile(filepath.Join(dir.Path(), "epoch"), []byte("99\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			c.errands.start(ctx)
+			c.end(engine.EffectCancel, []launcher.Worker{{Tag: "1"}})
+			c.ask(engine.EffectThrottle, engine.Ask{Array: "101", Count: 2})
+			c.ask(engine.EffectExclude, engine.Ask{Array: "101", Nodes: []string{"n1"}})
+			c.ask(engine.EffectCancelArray, engine.Ask{Tag: "1", Array: "101"})
+			synctest.Wait()
+			stop()
+			c.errands.wait()
+			if calls := q.Calls(); (len(calls) == 0) != taken || !taken && len(calls) != 4 {
+				t.Errorf("taken over %t: calls %q", taken, calls)
+			}
+		})
 	}
 }
 

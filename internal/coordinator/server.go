@@ -162,7 +162,7 @@ func (c *Coordinator) serveJoin(w http.ResponseWriter, r *http.Request) {
 	c.answer(w, r, http.StatusOK, api.JoinResponse{
 		Worker: a.worker, Epoch: c.epoch, Task: c.spec(a.task), Slots: int(a.slots),
 		HeartbeatSeconds: c.heartbeatEvery().Seconds(),
-		AbandonSeconds:   0.9 * c.abandonAfter().Seconds(),
+		AbandonSeconds:   0.9 * c.engine.AbandonAfter().Seconds(),
 		HintSeconds:      0.8 * j.HintAfter.Seconds(),
 		GraceSeconds:     j.Grace.Seconds(),
 	})
@@ -193,20 +193,6 @@ func (c *Coordinator) introduce(ctx context.Context, join *engine.Join) (joinAns
 		return joinAnswer{}, errOver
 	}
 }
-
-// abandonAfter is how long a worker may be silent, by the job or else by the launcher.
-func (c *Coordinator) abandonAfter() time.Duration {
-	if d := c.cfg.Job.AbandonAfter; d > 0 {
-		return d
-	}
-	if c.cfg.Launcher != nil {
-		return c.cfg.Launcher.Properties().AbandonAfter
-	}
-	return defaultAbandonAfter
-}
-
-// defaultAbandonAfter holds where no launcher says anything: workers that come by themselves on this machine.
-const defaultAbandonAfter = 2 * time.Minute
 
 // serveStream makes a worker's connection a session.
 func (c *Coordinator) serveStream(w http.ResponseWriter, r *http.Request) {

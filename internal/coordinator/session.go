@@ -145,7 +145,7 @@ func decode(kind wire.Kind, payload []byte, e *engine.Event, successes *wire.Suc
 	switch kind {
 	case wire.KindAcquire:
 		m, err := wire.DecodeAcquire(payload)
-		e.Kind, e.Request, e.N = engine.EventAcquire, m.Request, int32(min(m.Max, 1<<30))
+		e.Kind, e.Request, e.N = engine.EventAcquire, m.Request, int32(min(m.Max, wire.MaxGrants))
 		return err == nil
 	case wire.KindRelease:
 		m, err := wire.DecodeRelease(payload)
@@ -263,6 +263,11 @@ func (c *Coordinator) tell(f *engine.Effect) {
 		_ = s.conn.Close() // its reader tells the engine
 		return
 	}
+	c.flushSoon(s)
+}
+
+// flushSoon has what s has queued written as soon as the owner lets go.
+func (c *Coordinator) flushSoon(s *session) {
 	if !s.answered {
 		s.answered = true
 		c.owned.answered = append(c.owned.answered, s)
@@ -306,20 +311,20 @@ func (c *Coordinator) later(s *session) {
 	c.lazy = append(c.lazy, s)
 }
 
-// flushLazy sends what waits.
+// flushLazy has what waits sent.
 func (c *Coordinator) flushLazy() {
 	for i, s := range c.lazy {
 		s.queued = false
-		s.w.Flush()
+		c.flushSoon(s)
 		c.lazy[i] = nil
 	}
 	c.lazy = c.lazy[:0]
 }
 
-// heartbeat goes to every worker that has said who it is: earlier, it could come before the answer to the upgrade.
+// heartbeat begins one for every worker that has said who it is: earlier, it could come before the answer to the upgrade.
 func (c *Coordinator) heartbeat() {
 	c.mu.Lock()
-	all := make([]*session, 0, len(c.sessions))
+	all := c.owned.beating[:0]
 	var clients []engine.Event
 	for _, s := range c.sessions {
 		switch {
@@ -333,11 +338,24 @@ func (c *Coordinator) heartbeat() {
 	if len(clients) > 0 {
 		c.inbox.put(clients...) // which live as long as their connections
 	}
-	for _, s := range all {
+	c.owned.beating = all
+}
+
+// beatsAtOnce is to how many workers a heartbeat goes before others get their turn: a system call for each of ten thousand would hold up
+// everybody for a tenth of a second.
+const beatsAtOnce = 128
+
+// beatSome sends the present heartbeat to some of those to whom it is still to go.
+func (c *Coordinator) beatSome() {
+	rest := c.owned.beating
+	for _, s := range rest[max(len(rest)-beatsAtOnce, 0):] {
 		if s.w.Send(wire.AppendHeartbeat) != nil {
 			_ = s.conn.Close()
 		}
 	}
+	left := max(len(rest)-beatsAtOnce, 0)
+	clear(rest[left:])
+	c.owned.beating = rest[:left]
 }
 
 // closeSessions ends every connection, after what was queued is written, and takes no new ones.

@@ -30,14 +30,14 @@ func TestNoHeartbeatComesBeforeTheWorkerHasSaidWhoItIs(t *testing.T) {
 		if !c.startSession(theirs, nil, "101") {
 			t.Fatal("the run takes no connections")
 		}
-		go c.heartbeat() // before the answer to the upgrade is written, and
+		go beat(c) // before the answer to the upgrade is written, and
 		synctest.Wait()
 		got := make([]byte, 3)
 		if _, err := io.ReadFull(ours, got); err != nil || string(got) != "101" {
 			t.Errorf("%q (%v) came first, want the answer", got, err)
 		}
 		synctest.Wait()
-		go c.heartbeat() // before Hello
+		go beat(c) // before Hello
 		_ = ours.SetReadDeadline(time.Now().Add(time.Second))
 		if n, err := ours.Read(got); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%q (%v) came before Hello", got[:n], err)
@@ -47,9 +47,50 @@ func TestNoHeartbeatComesBeforeTheWorkerHasSaidWhoItIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		go c.heartbeat()
+		go beat(c)
 		if kind, _, err := wire.NewReader(ours).Next(); err != nil || kind != wire.KindHeartbeat {
 			t.Errorf("%v (%v) came after Hello, want a heartbeat", kind, err)
+		}
+	})
+}
+
+// beat sends a heartbeat to all.
+func beat(c *Coordinator) {
+	c.owned.Lock()
+	defer c.owned.Unlock()
+	for c.heartbeat(); len(c.owned.beating) > 0; {
+		c.beatSome()
+	}
+}
+
+// A heartbeat to many workers takes turns with what else there is to do.
+func TestAHeartbeatToManyWorkersHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newRun(t, lineTask(t, "a", 1, 1)) // whose loop does not run
+		t.Cleanup(c.closeSessions)
+		var peers []net.Conn
+		for i := range 2*beatsAtOnce + 1 {
+			ours, theirs := net.Pipe()
+			peers = append(peers, ours)
+			id := engine.SessionID(i + 1)
+			c.sessions[id] = &session{id: id, conn: theirs, w: wire.NewWriter(theirs), greeted: true}
+		}
+		began := c.now()
+		for turn, left := range []int{beatsAtOnce + 1, 1, 0, 0} {
+			c.owned.Lock()
+			c.turn(nil)
+			if got := len(c.owned.beating); got != left || left > 0 && c.due() != 0 {
+				t.Errorf("after turn %d the heartbeat is still to go to %d, want %d; the next turn is due at %v", turn+1, got, left, c.due())
+			}
+			c.owned.Unlock()
+		}
+		if c.owned.beat < began+c.heartbeatEvery() {
+			t.Error("another heartbeat is due before its time")
+		}
+		for _, conn := range peers {
+			if kind, _, err := wire.NewReader(conn).Next(); err != nil || kind != wire.KindHeartbeat {
+				t.Fatalf("got %v (%v), want a heartbeat", kind, err)
+			}
 		}
 	})
 }
@@ -135,4 +176,32 @@ func TestAProcessThatEndedIsNotTakenForOneThatJoinedBeforeIt(t *testing.T) {
 	if pid := c.greet(&session{}, wire.Hello{Worker: "gpu-box", Nonce: 2}); pid != 1 {
 		t.Errorf("process %d is watched, want 1", pid)
 	}
+}
+
+// One commit may acknowledge the results of thousands of workers: nobody waits for the system calls of that.
+func TestAcknowledgementsAreWrittenWhenTheEngineIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newRun(t, lineTask(t, "a", 1, 1)) // whose loop does not run
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		s := &session{id: 1, conn: theirs, w: wire.NewWriter(theirs), greeted: true}
+		c.sessions[1] = s
+		c.owned.Lock()
+		c.tell(&engine.Effect{Kind: engine.EffectAcknowledge, Session: 1, Seq: 7})
+		c.flushLazy()
+		read := make(chan wire.Kind, 1)
+		go func() {
+			kind, _, _ := wire.NewReader(ours).Next()
+			read <- kind
+		}()
+		synctest.Wait()
+		if len(read) > 0 {
+			t.Error("it was written while the engine was taken")
+		}
+		c.release()
+		if kind := <-read; kind != wire.KindAcknowledged {
+			t.Errorf("got %v", kind)
+		}
+		c.closeSessions()
+	})
 }

@@ -181,7 +181,7 @@ func (e *Engine) learn(n *fleet.News) {
 			e.notThrottled(s)
 		}
 	case fleet.NewsStays:
-		e.notice("array %s was cancelled several times and is still there: it takes its share until it ends; cancel it by hand", n.Array)
+		e.notice("array %s, or a part of it, was cancelled several times and is still there: it takes its share until it ends; cancel it by hand", n.Array)
 	case fleet.NewsDeaf:
 		e.notice("the batch system does not answer: %v; what runs goes on, and it is asked again", n.Err)
 	case fleet.NewsAnswers:
@@ -572,7 +572,7 @@ func (e *Engine) queueWaits(i int) (parts []string) {
 			first = w
 		}
 	}
-	for _, r := range e.book.Waits(tags) {
+	for _, r := range e.book.Waits(e.now, tags) {
 		n := min(int64(r.Count), queued)
 		if queued -= n; n == 0 {
 			continue

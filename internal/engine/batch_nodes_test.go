@@ -32,7 +32,7 @@ func TestABadNodeIsKeptFromPendingWorkers(t *testing.T) {
 		c.crash("1.1", launcher.End{Cause: launcher.Exited, Exit: 127})
 		c.ends(time.Hour, RunDone)
 		c.mustSay("node bad is not used any more")
-		if c.count("exclude 101 bad") != 1 {
+		if n := c.count("exclude 101 bad"); refused != (n == 3) || !refused && n != 1 { // what was refused may not have been answered
 			t.Errorf("calls %q", c.q.Calls())
 		}
 		for _, s := range c.submits[1:] {
@@ -129,6 +129,30 @@ func TestALossIsSeenWithinSeconds(t *testing.T) {
 	}
 	if c.count("submit") < 2 {
 		t.Errorf("calls %q", c.q.Calls())
+	}
+}
+
+// While a loss is not explained an interval is 5 s, give or take a tenth; the worker that takes the block is asked for within a second more.
+func TestABlockRunsAgainWithinAnIntervalOfTheEndThatTheBatchSystemKnows(t *testing.T) {
+	for known := range 8 { // so many seconds after the worker has gone
+		c := newCluster(t, nil, taskOf(8, "a"))
+		c.block = 10 * time.Minute
+		c.run(5 * time.Minute) // in which it comes to be asked seldom
+		c.starts = func(string, int) time.Duration { return 0 }
+		gone := c.agents["1.0"]
+		lost := gone.held[0].Block
+		c.die(gone)
+		c.run(c.now + time.Duration(known)*time.Second)
+		c.q.End("1", 0, launcher.End{Cause: launcher.Preempted})
+		at, again := c.now, false
+		for ; !again && c.now < at+time.Minute; c.run(c.now + 100*time.Millisecond) {
+			for _, a := range c.agents {
+				again = again || a != gone && len(a.held) > 0 && a.held[0].Block == lost
+			}
+		}
+		if got := c.now - at; got > 6600*time.Millisecond {
+			t.Errorf("known after %d s: the block went out again %v later", known, got)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,7 +20,7 @@ import (
 // A clusterScenario tells a run on a batch system, in which workers do what they should unless a command says otherwise. Its output is what
 // the run says, whom it lets in, what it hands out and how it ends. Commands:
 //
-//	cluster [starts=never]     a run of the tasks below: "a blocks=40 [max-workers=8]"
+//	cluster [starts=never]     a run of the tasks below: "a blocks=40 [max-workers=8] [timeout=5s]"
 //	resume                     its next life, of which time begins anew; [starts=never]
 //	for 15s, ends within=1h    time passes, up to the end of the run
 //	element 1.0 start|end|forget|foreign|known   what the system says of it: [node=n1] [exit=3]; "foreign": its id stands for another's
@@ -27,7 +28,7 @@ import (
 //	refuse for-good            every submission is refused from now on, until "accept"
 //	deaf, answers              it does not answer; it does again
 //	worker 1.0 silent|heard|dies|finishes
-//	join 1.0 [array=101] [nonce=8] [restart=1] [held=TASK:BLOCK]
+//	join 1.0 [array=101] [nonce=8] [restart=1] [held=TASK:BLOCK[:ATTEMPT]]
 //	guest x task=a             one that came by itself and asks for blocks
 //	hold, commit               commits wait; all is durable
 //	stop now, exclude n1, include n1, set-max a=1, throttle 1=2
@@ -53,6 +54,8 @@ func newClusterScenario(t *testing.T, d *datadriven.TestData) *clusterScenario {
 				task.MaxWorkers = number(t, value)
 			case "array-limit":
 				task.Options = map[string][]string{"array_limit": {value}}
+			case "timeout":
+				task.Timeout = duration(t, value)
 			case "restarts":
 				task.MaxWorkerRestarts = int(number(t, value))
 			default:
@@ -232,7 +235,8 @@ func (k *clusterScenario) join(t *testing.T, id string, args map[string]string) 
 	}
 	if task, block, has := strings.Cut(args["held"], ":"); has {
 		a.epoch = c.e.cfg.Epoch - 1
-		a.held = []scheduler.Handout{{Lease: 99, Task: int32(c.e.cfg.Pipeline.Index(task)), Block: number(t, block), Attempt: 1}}
+		block, attempt, _ := strings.Cut(block, ":")
+		a.held = []scheduler.Handout{{Lease: 99, Task: int32(c.e.cfg.Pipeline.Index(task)), Block: number(t, block), Attempt: int32(number(t, cmp.Or(attempt, "1")))}}
 	}
 	c.agents[id] = a
 	c.connect(a)

@@ -64,6 +64,9 @@ func (e *Engine) Limits() Limits {
 	return l
 }
 
+// Slots is how many slots the workers of a task have at present, those that leave or are away too.
+func (e *Engine) Slots(task int) int64 { return e.fleet.Slots(task) }
+
 // CheckSetting says why a setting is not possible.
 func (e *Engine) CheckSetting(s *Setting) error {
 	if e.phase != running {

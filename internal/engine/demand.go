@@ -163,6 +163,9 @@ func (e *Engine) reassign(w *worker, task int32) {
 	w.task = task
 	e.openRow(w)
 	e.append(Record{Kind: RecordServes, Worker: w.number, Task: task, At: e.last.Microseconds()})
+	if e.fleet.MaxWorkers(int(task)) > 0 {
+		w.moved = e.appended
+	}
 	e.recount(w)
 	e.emit(Effect{Kind: EffectReassign, Session: w.session, Task: task})
 	e.await(w)

@@ -135,7 +135,7 @@ func (e *Engine) serve(i int, w *worker) bool {
 		e.raiseMark(i, highest)
 		upTo := t.mark.record
 		if !e.isKnown(w) {
-			upTo = max(upTo, w.record)
+			upTo = max(upTo, w.record, w.moved)
 		}
 		e.queue.push(pending{upTo: upTo, kind: pendingHandout, worker: w, seq: req.id, task: int32(i), rarely: &rarely{session: w.session, handouts: slices.Clone(handouts)}})
 	}
@@ -170,9 +170,10 @@ func (e *Engine) next(i int, h scheduler.Holder) (scheduler.Handout, bool) {
 }
 
 // isKnown reports whether a resume would know that a worker may hold blocks, and wait for it before it hands them to others: before that
-// it gets none. Where the launcher ends whoever is not known, as on one machine, or all die with this process, that need not be durable.
+// it gets none. Where the launcher ends whoever is not known, as on one machine, or all die with this process, that need not be durable. Which task
+// it serves has to be where max_workers counts it: a resume would have room for another one.
 func (e *Engine) isKnown(w *worker) bool {
-	return e.cfg.JournalHandouts || e.book == nil && w.sub != nil || w.record <= e.committed
+	return w.moved <= e.committed && (e.cfg.JournalHandouts || e.book == nil && w.sub != nil || w.record <= e.committed)
 }
 
 // handOver gives the worker the blocks that have waited for the mark, unless it is not there any more: then they go to others.
@@ -230,7 +231,7 @@ func (e *Engine) recall() {
 func (e *Engine) recallFrom(w *worker, n int64) (asked int64) {
 	start := len(e.out.leases)
 	for l := w.last; l != nil && l.state == ahead && asked < n; l = l.prev {
-		if !l.recalled {
+		if !l.recalled && l.told { // who has not got it yet would pass over the question
 			e.countAhead(l, -1)
 			l.recalled = true
 			e.countAhead(l, 1)

@@ -62,7 +62,7 @@ func (t *times) p95() time.Duration {
 	if t.asOf > 0 && t.total < t.asOf+t.asOf/8+1 {
 		return t.known
 	}
-	rest := t.total - t.total*19/20 // above it
+	rest := t.total/20 + min(t.total%20, 1) // above it
 	for i := len(t.counts) - 1; i >= 0; i-- {
 		if n := t.counts[i]; n < rest {
 			rest -= n

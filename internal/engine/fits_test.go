@@ -104,3 +104,12 @@ func TestPercentilesAreKnownToAnEighth(t *testing.T) {
 		t.Errorf("p95 of 3 ns is %v", got)
 	}
 }
+
+func TestHowLongBlocksTakeIsKnownOfHundredsOfMillions(t *testing.T) {
+	blocks := times{total: 300_000_000, longest: time.Hour}
+	blocks.counts[part(uint64(time.Second))] = 200_000_000
+	blocks.counts[part(uint64(time.Hour))] = 100_000_000
+	if got := blocks.p95(); got != time.Hour {
+		t.Errorf("95 of 100 took no longer than %v; a third took an hour", got)
+	}
+}

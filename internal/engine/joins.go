@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ type worker struct {
 	nonce  uint64
 	number uint32 // from 1, in the order of joining; 0 = not joined
 	record uint64 // of its join
+	moved  uint64 // the record of its last move to a task whose max_workers counts it
 	node   string
 	nodeNo uint32
 	task   int32
@@ -76,9 +78,9 @@ type worker struct {
 	first, last    *lease // what it holds, oldest first
 	unstarted      *lease // the first of it that has not started
 	held, started  int32
-	doubts         int32 // leases that it did not name when it came back
-	voided         int32 // blocks that were abandoned in its hands, and that it has not given back since
-	returned       bool  // it has made a valid return
+	doubts         int32                    // leases that it did not name when it came back
+	returned       bool                     // it has made a valid return
+	voided         map[scheduler.Lease]bool // abandoned in its hands, and not given back since
 	seq, durable   uint64
 	ackDue         bool
 	requests       []request
@@ -144,6 +146,10 @@ func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	case w.ended || w.ending:
 		refuse("ended", "worker %s has ended: its place is not free any more", w.id)
 	case e.book != nil && w.nonce != 0 && w.nonce != j.Nonce && j.Restart > w.restart && e.phase == running && !w.killed:
+		if why := e.turnedAway(nil, j.Node); why != "" { // its end says what becomes of the place
+			refuse("excluded", "%s", why)
+			return
+		}
 		e.accept(req, e.startedAgain(w, j), j)
 	case w.nonce != 0 && w.nonce != j.Nonce:
 		refuse("twin", "worker %s has joined already, from %s: this one is a twin", w.id, w.node)
@@ -210,8 +216,8 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 	}
 	task, anyTask := e.externalTask(j.Task)
 	switch {
-	case w != nil && w.sub != nil:
-		refuse("bad_request", "%q is the name of a worker that was launched: choose another", j.Name)
+	case w != nil && w.sub != nil, isOfLauncher(j.Name): // perhaps one that is asked for later
+		refuse("bad_request", "%q is the name of a worker that is launched: choose another", j.Name)
 	case w != nil && !w.ended:
 		refuse("twin", "a worker with the name %q has joined already, from %s: this one is a twin", j.Name, w.node)
 	case e.phase != running:
@@ -230,6 +236,13 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 		e.enlist(w)
 		e.accept(req, w, j)
 	}
+}
+
+// isOfLauncher reports whether a name is one that a worker of a launcher may have.
+func isOfLauncher(name string) bool {
+	at := launcherName(name)
+	_, err := strconv.ParseUint(at.Tag, 10, 64)
+	return err == nil && at.String() == name
 }
 
 // externalTask finds the task that an external worker serves, -1 if there is none of that name. One that takes any begins
@@ -394,7 +407,7 @@ func (e *Engine) detach(w *worker, gone bool) {
 		e.endWorker(w, e.endWord(w))
 		return
 	}
-	if (!w.launched() || e.leftInOrder(w)) && w.held == 0 && (w.leaving || w.told != notTold) {
+	if (!w.launched() || e.leftInOrder(w)) && w.held == 0 && (w.leaving || w.killed || w.told != notTold) {
 		e.endWorker(w, e.leaveWord(w))
 		return
 	}
@@ -513,7 +526,7 @@ func (e *Engine) endWorker(w *worker, word string) {
 // mayRun reports whether a worker that is not waited for any more may run a block still: nobody has seen it end, and the run ended before it had
 // given back all that it had. A resume has to wait for it.
 func (e *Engine) mayRun(w *worker) bool {
-	return w.voided > 0 && !w.endSeen && (e.book != nil || !w.launched())
+	return len(w.voided) > 0 && !w.endSeen && (e.book != nil || !w.launched())
 }
 
 // leaveWord is how a worker ended that went away in good order.
@@ -525,6 +538,8 @@ func (e *Engine) leaveWord(w *worker) string {
 		return "stopped"
 	case w.told == toDrain:
 		return "drained"
+	case w.told == notTold && w.killed:
+		return "lost"
 	default:
 		return "left"
 	}

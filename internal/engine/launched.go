@@ -205,7 +205,13 @@ func (e *Engine) judge(w *worker) {
 
 // kill has a worker ended, with all that it started. One that nobody launched can only be cut off.
 func (e *Engine) kill(w *worker) {
-	if w.killed || w.ended || w.ending {
+	if w.ended || w.ending {
+		return
+	}
+	if e.book != nil && w.launched() && w.held == 0 {
+		e.book.GiveUp(w.name())
+	}
+	if w.killed {
 		return
 	}
 	w.killed = true
@@ -214,13 +220,12 @@ func (e *Engine) kill(w *worker) {
 	if !w.launched() {
 		if w.session != 0 {
 			e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker is no longer waited for"})
+		} else if w.held == 0 {
+			e.endWorker(w, e.leaveWord(w))
 		}
 		return
 	}
 	if e.book != nil {
-		if w.held == 0 {
-			e.book.GiveUp(w.name())
-		}
 		e.book.Cancel(e.now, w.name())
 		return
 	}

@@ -23,11 +23,12 @@ type lease struct {
 	worker   *worker
 	row      *row
 	state    leaseState
-	told     bool // its worker has been sent it
-	recalled bool // asked back
-	doubtful bool // its worker came back without naming it
-	taken    bool // taken away from its worker, which may still be at it
-	whole    bool // its worker has had no other before
+	told     bool  // its worker has been sent it
+	recalled bool  // asked back
+	doubtful bool  // its worker came back without naming it
+	taken    bool  // taken away from its worker, which may still be at it
+	whole    bool  // its worker has had no other before
+	claimed  int32 // the attempt that it was in an earlier epoch, from which its worker has it; 0 = it has not
 	began    time.Duration
 
 	prev, next     *lease // of its worker, oldest first; next also links unused ones
@@ -102,7 +103,6 @@ func (e *Engine) hold(l *lease, told bool) {
 	w.last = l
 	w.held++
 	e.inHands++
-	t := &e.tasks[l.handout.Task]
 	switch {
 	case w.started >= w.slots:
 		l.state = ahead
@@ -111,10 +111,10 @@ func (e *Engine) hold(l *lease, told bool) {
 			w.unstarted = l
 		}
 	case told:
-		e.occupy(w, t)
+		e.occupy(l)
 		e.start(l)
 	default:
-		e.occupy(w, t)
+		e.occupy(l)
 		l.state = parked
 	}
 }
@@ -148,13 +148,14 @@ func (e *Engine) setSession(w *worker, s SessionID) {
 	}
 }
 
-// occupy takes a slot of a worker.
-func (e *Engine) occupy(w *worker, t *task) {
-	w.started++
+// occupy takes a slot of a worker for a block, which need not be of the task that it serves.
+func (e *Engine) occupy(l *lease) {
+	t := &e.tasks[l.handout.Task]
+	l.worker.started++
 	t.started++
 	if t.started > t.most {
 		t.most = t.started
-		e.append(Record{Kind: RecordPeak, Task: w.task, Count: t.most})
+		e.append(Record{Kind: RecordPeak, Task: l.handout.Task, Count: t.most})
 	}
 }
 
@@ -224,9 +225,8 @@ func (e *Engine) startNext(w *worker) {
 		return // another worker was quicker; the block is recalled if there is an idle one
 	}
 	w.unstarted = l.next
-	t := &e.tasks[task]
 	e.countAhead(l, -1)
-	e.occupy(w, t)
+	e.occupy(l)
 	if l.told {
 		e.start(l)
 	} else {

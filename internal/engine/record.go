@@ -67,7 +67,7 @@ const (
 )
 
 // A Record is one entry of the journal. Its bytes are RecordVersion, Kind, and the fields of the kind in the order in which
-// the kind's comment names them: integers as unsigned varints (Nonce as 8 bytes, big-endian; Outcome, State, Blameless, Final and Launched as one
+// the kind's comment names them: integers as unsigned varints (Nonce and Hash as 8 bytes, big-endian; Outcome, State, Blameless, Final and Launched as one
 // byte), strings and lists with their length before them.
 type Record struct {
 	Kind      RecordKind

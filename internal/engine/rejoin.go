@@ -32,7 +32,7 @@ func (e *Engine) inherit(w *pastWorker, replaced bool) *worker {
 	case !here:
 		// Nobody here can tell whether it lives, nor end it, so that it gets nothing more: it is only waited for.
 		e.held = append(e.held, w.PastWorker)
-		e.holdTo = e.patient + e.abandonAfter()
+		e.holdTo = e.patient + e.AbandonAfter()
 		return nil
 	case !slices.Contains(e.cfg.Left, at):
 		e.lost = append(e.lost, w.number)
@@ -119,7 +119,7 @@ func (e *Engine) waitsFor(what string) string {
 	var until time.Duration
 	if len(e.away) > 0 {
 		w := e.away[0]
-		id, node, until = w.id, w.node, w.heard+e.patient+e.abandonAfter()
+		id, node, until = w.id, w.node, w.heard+e.patient+e.AbandonAfter()
 	} else {
 		id, node, until = e.held[0].ID, e.held[0].Node, e.holdTo
 	}
@@ -145,18 +145,46 @@ func (e *Engine) claim(w *worker, h *Held) *lease {
 			return l
 		}
 	}
-	got, ok := e.sched.Reacquire(int(h.Task), h.Block, h.Attempt, scheduler.Holder{Worker: w.number, Node: w.nodeNo})
+	holder := scheduler.Holder{Worker: w.number, Node: w.nodeNo}
+	got, ok := e.sched.Reacquire(int(h.Task), h.Block, h.Attempt, holder)
+	if !ok && e.overtake(h) {
+		got, ok = e.sched.Reacquire(int(h.Task), h.Block, h.Attempt, holder)
+	}
 	if !ok {
 		return nil
 	}
 	e.raiseMark(int(h.Task), h.Block) // it was below the mark, unless the worker tells a tale
 	l := e.newLease(got, w)
-	l.row = e.rowOf(w, h.Task)
+	l.row, l.claimed = e.rowOf(w, h.Task), h.Attempt
 	if w.sub == nil && w.started < w.slots {
 		e.fleet.Inherit(int(h.Task), 1) // it runs already
 	}
 	e.hold(l, true)
 	return l
+}
+
+// overtake takes a block back that somebody has claimed as an earlier attempt than this one. That one has ended, or was given up, as there
+// was a later one; what became of it was lost with its coordinator.
+func (e *Engine) overtake(h *Held) bool {
+	if h.Attempt < 2 {
+		return false
+	}
+	for _, w := range e.live {
+		for l := w.first; l != nil; l = l.next {
+			if l.handout.Task != h.Task || l.handout.Block != h.Block {
+				continue
+			}
+			if l.claimed == 0 || l.claimed >= h.Attempt {
+				return false
+			}
+			if w.session != 0 {
+				e.emit(Effect{Kind: EffectKillBlock, Session: w.session, Lease: l.handout.Lease})
+			}
+			e.endLease(l, scheduler.Ending{Outcome: scheduler.Recalled}, Use{}, nil)
+			return true
+		}
+	}
+	return false
 }
 
 // rowOf is the row of a worker for a task, which it may have served without the journal having kept that.

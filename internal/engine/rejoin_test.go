@@ -9,6 +9,7 @@ import (
 	"example.org/daisy/internal/job"
 	"example.org/daisy/launcher"
 	"example.org/daisy/scheduler"
+	"github.com/google/go-cmp/cmp"
 )
 
 // A worker may come back while the scheduler still goes through the blocks that were done before: whether its block waits or is ready
@@ -234,12 +235,12 @@ func TestAWorkerThatIsAwayAndToldToGoIsWaitedForNoLongerThanOthers(t *testing.T)
 		Event{Kind: EventAttach, Session: 1, Worker: "other", Nonce: 8}, Event{Kind: EventAcquire, Session: 1, Request: 1, N: 1})
 	apply(time.Second, Event{Kind: EventCommitted, UpTo: 1 << 60})
 	beat := Event{Kind: EventHeartbeat, Session: 1}
-	for at := time.Second; at < e.abandonAfter(); at += time.Second {
+	for at := time.Second; at < e.AbandonAfter(); at += time.Second {
 		if fx := apply(at, beat); has(fx, EffectBlocks) {
 			t.Fatalf("after %v a block is handed out, which the other worker may run", at)
 		}
 	}
-	if fx := apply(e.abandonAfter()+time.Second, beat); !has(fx, EffectBlocks) {
+	if fx := apply(e.AbandonAfter()+time.Second, beat); !has(fx, EffectBlocks) {
 		t.Error("the other worker is waited for without end")
 	}
 }
@@ -294,7 +295,51 @@ func TestADrainWaitsForWhoIsAway(t *testing.T) {
 func TestADrainEndsWithoutWhoDoesNotComeBack(t *testing.T) {
 	e, apply := resumedWith(t)
 	apply(0, Event{Kind: EventTick}, Event{Kind: EventStop, Stop: StopDrain, Text: "anna"})
-	if fx := apply(e.abandonAfter()+time.Second, Event{Kind: EventTick}); !has(fx, EffectTaskEnded) {
+	if fx := apply(e.AbandonAfter()+time.Second, Event{Kind: EventTick}); !has(fx, EffectTaskEnded) {
 		t.Errorf("%v", fx)
+	}
+}
+
+// What a worker brings over a resume need not be of the task that it serves as far as the journal knows: how many blocks of a task ran at once
+// is written down of that task.
+func TestTheMostBlocksAtOnceAreThoseOfTheirTask(t *testing.T) {
+	j := testJob()
+	for _, id := range []string{"a", "b"} {
+		j.Tasks = append(j.Tasks, job.Task{ID: id, Slots: 1, MaxLost: 3, MaxWorkerRestarts: 10, Requires: cpus(1), Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(t, 9)})
+	}
+	p, err := j.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := NewPast(p)
+	for _, r := range []Record{
+		{Kind: RecordStart, Epoch: 1, Tasks: []TaskRecord{TaskRecordOf(&p.Tasks()[0]), TaskRecordOf(&p.Tasks()[1])}},
+		{Kind: RecordJoin, Worker: 1, ID: "1.0", Nonce: 7, Count: 1, Text: "here", Launched: true},
+	} {
+		if _, _, err := past.Add(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := New(Config{Job: j, Pipeline: p, Epoch: 2, Unlimited: true, Past: past, Node: "here", Launcher: localProperties(), Left: []launcher.Worker{{Tag: "1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fx Effects
+	e.ApplyAll(0, []Event{
+		{Kind: EventTick}, {Kind: EventJoin, Request: 1, Join: &Join{Tag: "1", Nonce: 7, Slots: 1, Node: "here"}},
+		{Kind: EventAttach, Session: 1, Worker: "1.0", Nonce: 7, Held: []Held{{Epoch: 1, Lease: 5, Task: 1, Block: 3, Attempt: 1}}},
+	}, &fx)
+	var peaks []Record
+	for _, f := range fx.List {
+		if f.Kind == EffectAppend {
+			if r, err := DecodeRecord(f.Record); err != nil {
+				t.Error(err)
+			} else if r.Kind == RecordPeak {
+				peaks = append(peaks, r)
+			}
+		}
+	}
+	if want := []Record{{Kind: RecordPeak, Task: 1, Count: 1}}; !cmp.Equal(peaks, want) {
+		t.Errorf("got %+v, want %+v", peaks, want)
 	}
 }

@@ -18,8 +18,10 @@ func (e *Engine) release(w *worker, ev *Event) {
 	}
 	w.seq = ev.Seq
 	l := e.leases.get(ev.Lease)
-	if ev.Epoch != e.cfg.Epoch || l == nil || l.worker != w || l.state == bound {
-		w.voided = max(w.voided-1, 0)
+	if ev.Epoch != e.cfg.Epoch || l == nil || l.worker != w || l.state == bound || !l.told {
+		if ev.Epoch == e.cfg.Epoch {
+			delete(w.voided, ev.Lease)
+		}
 		if ev.Outcome == scheduler.Success || ev.Outcome == scheduler.Skipped {
 			e.emit(Effect{Kind: EffectRefused, Session: w.session, Lease: ev.Lease, Text: "already reclaimed"})
 		}

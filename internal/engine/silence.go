@@ -71,7 +71,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 			e.endWorker(w, e.endWord(w))
 		}
 		return next
-	case w.killed, w.sub != nil && !w.sub.sent:
+	case w.killed && w.held == 0 && w.launched(), w.sub != nil && !w.sub.sent: // whoever has killed it waits for its end
 		return never
 	case w.nonce == 0:
 		if w.hintedAt != 0 && due(w.hintedAt+j.HintAfter) {
@@ -88,8 +88,10 @@ func (e *Engine) inspect(w *worker) time.Duration {
 	}
 	if w.answer != never && due(w.answer) {
 		e.notice("worker %s does not answer: it is killed", w.id)
-		e.kill(w)
-		return next
+		w.answer = never
+		if e.kill(w); w.ended {
+			return never
+		}
 	}
 	if w.session == 0 && due(w.detached+j.ReconnectGrace) || w.session != 0 && due(w.heard+j.HeartbeatTimeout) {
 		if !w.suspect {
@@ -102,7 +104,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 		if w.away {
 			told = e.patient // the coordinator before has told it to wait for this one
 		}
-		if w.hinted && due(w.heard+told+j.HintAfter) || due(w.heard+told+e.abandonAfter()) {
+		if w.hinted && due(w.heard+told+j.HintAfter) || due(w.heard+told+e.AbandonAfter()) {
 			e.giveUp(w)
 			return next
 		}
@@ -112,7 +114,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 		e.kill(w)
 		return next
 	}
-	if w.told != notTold || w.leaving || w.suspect {
+	if w.told != notTold || w.leaving || w.suspect || w.killed {
 		return next
 	}
 	if class := e.tasks[w.task].class; !e.proven[class] && due(w.joinedAt+provenAfter) {
@@ -123,7 +125,7 @@ func (e *Engine) inspect(w *worker) time.Duration {
 			w.quiet = true
 			e.recount(w)
 		}
-		if w.sub != nil && w.held == 0 && due(w.askedAt+max(e.abandonAfter(), 2*quietAfter)) {
+		if w.sub != nil && w.held == 0 && due(w.askedAt+max(e.AbandonAfter(), 2*quietAfter)) {
 			w.tardy = !w.returned
 			e.notice("worker %s is connected and asks for nothing: it is killed", w.id)
 			e.kill(w)
@@ -135,7 +137,8 @@ func (e *Engine) inspect(w *worker) time.Duration {
 	return next
 }
 
-func (e *Engine) abandonAfter() time.Duration {
+// AbandonAfter is how long a worker may be silent, by the job or else by the launcher. It never changes.
+func (e *Engine) AbandonAfter() time.Duration {
 	switch {
 	case e.cfg.Job.AbandonAfter > 0:
 		return e.cfg.Job.AbandonAfter

@@ -177,6 +177,9 @@ func (e *Engine) progress() bool {
 func (e *Engine) abandonAll() {
 	for _, w := range e.live {
 		e.void(w)
+		if w.away {
+			w.isVoid(0) // what it has, if anything, it has had since an earlier epoch
+		}
 	}
 	for i := range e.tasks {
 		e.sched.Abandon(i)
@@ -188,10 +191,20 @@ func (e *Engine) abandonAll() {
 // void forgets all that a worker holds, because its blocks were abandoned.
 func (e *Engine) void(w *worker) {
 	for l := w.last; l != nil; l = w.last {
-		w.voided++
+		if l.told {
+			w.isVoid(l.handout.Lease)
+		}
 		e.drop(l)
 		e.freeLease(l)
 	}
+}
+
+// isVoid notes that a worker may run a block that was abandoned; 0 is no lease of this epoch.
+func (w *worker) isVoid(l scheduler.Lease) {
+	if w.voided == nil {
+		w.voided = map[scheduler.Lease]bool{}
+	}
+	w.voided[l] = true
 }
 
 // sayLeave has all workers leave, since there is nothing left to do.
@@ -207,7 +220,7 @@ func (e *Engine) sayLeave() {
 		e.tell(w, toLeave, e.why)
 		switch {
 		case w.session != 0:
-		case !w.launched(), e.book != nil && w.nonce != 0 && w.leaving:
+		case !w.launched(), e.book != nil && w.nonce != 0 && w.leaving && w.leave != LeaveSignal: // a signal may mean that it is put back into the queue
 			e.endWorker(w, e.leaveWord(w))
 		default:
 			e.cancel(w)

@@ -87,6 +87,7 @@ type entry struct {
 	sought     bool // they are enough: only the accounts may still know it
 
 	excluded, exclude []string // as the system knows it, and as it should
+	excluding         try      // to change that
 	excludeFrom       uint64   // questions what there is that had been asked when that changed
 	pendingIn         uint64   // the last of them whose answer showed something of it pending
 
@@ -101,6 +102,7 @@ type entry struct {
 	askedAt time.Duration
 	never   bool // it has a reason that never ends
 	cancel  try  // of the whole array
+	stays   bool // it was said that it, or a part of it, does not go
 }
 
 // elementState is how far an element was seen to have come.
@@ -128,6 +130,7 @@ type element struct {
 	never     uint8 // answers in a row with a reason that never ends
 	claims    uint8 // answers that say that it was cancelled, and not by us
 	absent    uint8 // answers in a row without it
+	without   uint8 // those of them that have others of its array
 	absentAt  time.Duration
 	wantedAt  time.Duration
 	cancel    try
@@ -220,7 +223,7 @@ const (
 	NewsNever
 	// NewsNotExcluded: the system does not let pending elements of Tag keep off nodes: they are cancelled.
 	NewsNotExcluded
-	// NewsStays: Array is still there although it was cancelled maxTries times.
+	// NewsStays: Array, or a part of it, is still there although it was cancelled maxTries times.
 	NewsStays
 	// NewsDeaf: the system does not answer, for Err. NewsAnswers: it does again.
 	NewsDeaf
@@ -380,7 +383,7 @@ func (b *Book) Connected(now time.Duration, w launcher.Worker, is bool) {
 		if el.state != ran {
 			b.pace.startedAt = now
 		}
-		el.joined, el.left, el.state, el.hinted, el.absent = true, false, ran, false, 0
+		el.joined, el.left, el.state, el.hinted, el.absent, el.without = true, false, ran, false, 0, 0
 	}
 	b.count(el, 1)
 	b.pace.stir()
@@ -534,12 +537,16 @@ func (b *Book) submitted(now time.Duration, en *entry, a Answer) {
 	}
 }
 
-// excluded takes in the answer to an exclusion. Where pending elements cannot be kept off a node, they are cancelled: what takes their
-// place is submitted with the exclusion.
+// excluded takes in the answer to an exclusion. What was not answered, or refused, is tried again after the next answer that shows something
+// pending. Where pending elements cannot be kept off a node, they are cancelled: what takes their place is submitted with the exclusion.
 func (b *Book) excluded(now time.Duration, call *Call, err error) {
 	en := b.entries[call.Tag]
 	if err == nil {
-		en.excluded = call.Nodes
+		en.excluded, en.excluding = call.Nodes, try{}
+		return
+	}
+	if en.excluding.times < maxTries {
+		en.excludeFrom = b.pace.asked
 		return
 	}
 	b.tell(News{Kind: NewsNotExcluded, Tag: en.tag, Err: err})
@@ -550,15 +557,15 @@ func (b *Book) excluded(now time.Duration, call *Call, err error) {
 	}
 }
 
-// Waits lists why elements of submissions are pending, most first.
-func (b *Book) Waits(tags []string) []Waiting {
+// Waits lists why elements of submissions are pending, most first. StartsIn is counted from now on.
+func (b *Book) Waits(now time.Duration, tags []string) []Waiting {
 	var all []Waiting
 	for _, tag := range tags {
 		en := b.entries[tag]
 		if en == nil {
 			continue
 		}
-		for _, w := range en.reasons {
+		for _, w := range b.waits(now, en) {
 			i := slices.IndexFunc(all, func(o Waiting) bool { return o.Word == w.Word })
 			if i < 0 {
 				all = append(all, w)
@@ -572,6 +579,17 @@ func (b *Book) Waits(tags []string) []Waiting {
 	}
 	slices.SortStableFunc(all, func(a, b Waiting) int { return b.Count - a.Count })
 	return all
+}
+
+// waits is why elements of a submission are pending, as of the last answer, but with the time that has passed since.
+func (b *Book) waits(now time.Duration, en *entry) []Waiting {
+	list := slices.Clone(en.reasons)
+	for i := range list {
+		if w := &list[i]; w.StartsIn > 0 {
+			w.StartsIn = max(w.StartsIn-(now-b.listedAt), time.Second)
+		}
+	}
+	return list
 }
 
 // Unsure reports whether it is not known yet if a submission is there.

@@ -55,11 +55,11 @@ func (b *Book) listed(now time.Duration, a Answer) {
 	for _, en := range b.order {
 		switch en.state {
 		case bound:
-			b.absentees(now, en)
+			b.absentees(en)
 			b.unthrottled(en)
-			b.resolve(now, en)
+			b.resolve(en)
 		case unsure:
-			b.lookup(now, en)
+			b.lookup(en)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func (b *Book) row(now time.Duration, r *launcher.Element) {
 	for i := first; i <= last; i++ {
 		if el := &en.elements[i]; el.state != over {
 			el.answer = b.pace.answers
-			el.absent = 0
+			el.absent, el.without = 0, 0
 			b.judge(now, en, i, r)
 			if r.State == launcher.Pending && el.state != over {
 				waiting++
@@ -118,25 +118,23 @@ func (b *Book) twinRow(r *launcher.Element) {
 	}
 	b.addTwin(r.Tag, r.Array)
 	for i := range b.twins {
-		if t := &b.twins[i]; t.tag == r.Tag && t.array == r.Array {
-			b.still(&t.try, r)
+		if t := &b.twins[i]; t.tag == r.Tag && t.array == r.Array && b.still(&t.try, r) {
+			b.tell(News{Kind: NewsStays, Tag: t.tag, Array: t.array})
 		}
 	}
 }
 
-// still notes that what was cancelled is there in an answer.
-func (b *Book) still(t *try, r *launcher.Element) {
+// still notes that what was cancelled is there in an answer, and reports whether it is not tried any more for that.
+func (b *Book) still(t *try, r *launcher.Element) (inVain bool) {
 	wait := stillRunning
 	if r.State == launcher.Pending {
 		wait = stillPending
 	}
 	if t.times == 0 || t.again || b.askedAt < t.at+wait {
-		return
+		return false
 	}
 	t.again = true
-	if t.times == maxTries {
-		b.tell(News{Kind: NewsStays, Tag: r.Tag, Array: r.Array})
-	}
+	return t.times == maxTries
 }
 
 // judge draws the conclusions of a row about one element.
@@ -145,14 +143,17 @@ func (b *Book) judge(now time.Duration, en *entry, i int, r *launcher.Element) {
 	w := launcher.Worker{Tag: en.tag, Element: i}
 	if r.State == launcher.Ended {
 		if !b.alive(el, w) { // else the answer is of before, or wrong; what has really ended loses its connection
-			b.endsAs(now, en, i, r)
+			b.endsAs(en, i, r)
 		}
 		return
 	}
 	if el.wanted && b.askedAt >= el.wantedAt {
 		el.fresh = true
-		b.still(&el.cancel, r)
-		b.still(&en.cancel, r)
+		one, all := b.still(&el.cancel, r), b.still(&en.cancel, r)
+		if (one || all) && !en.stays {
+			en.stays = true
+			b.tell(News{Kind: NewsStays, Tag: en.tag, Array: en.array})
+		}
 	}
 	if r.State == launcher.Pending && r.Reason.Failed {
 		el.failed = true
@@ -216,7 +217,7 @@ func (b *Book) alive(el *element, w launcher.Worker) bool {
 }
 
 // endsAs takes in an end that the system is certain of.
-func (b *Book) endsAs(now time.Duration, en *entry, i int, r *launcher.Element) {
+func (b *Book) endsAs(en *entry, i int, r *launcher.Element) {
 	el := &en.elements[i]
 	if r.Node != "" {
 		el.node = r.Node
@@ -283,7 +284,7 @@ func (b *Book) cancelledBy(en *entry, i int, by launcher.Canceller) {
 }
 
 // absentees looks at the elements that an answer does not have.
-func (b *Book) absentees(now time.Duration, en *entry) {
+func (b *Book) absentees(en *entry) {
 	if b.askedAt < en.since {
 		return // the question was older than the submission
 	}
@@ -295,13 +296,16 @@ func (b *Book) absentees(now time.Duration, en *entry) {
 		}
 		w := launcher.Worker{Tag: en.tag, Element: i}
 		if b.alive(el, w) {
-			el.absent = 0
+			el.absent, el.without = 0, 0
 			continue
 		}
 		if el.absent == 0 || el.joined && b.cfg.Heard(w) >= el.absentAt { // what it said last came since: its absence begins anew
-			el.absent, el.absentAt = 0, b.askedAt
+			el.absent, el.without, el.absentAt = 0, 0, b.askedAt
 		}
 		el.absent = min(el.absent+1, 200)
+		if en.shown {
+			el.without = min(el.without+1, 200)
+		}
 		if el.state == ran && !el.hinted {
 			b.count(el, -1)
 			el.hinted = true
@@ -309,15 +313,16 @@ func (b *Book) absentees(now time.Duration, en *entry) {
 			b.tell(News{Kind: NewsStatus, Status: launcher.Status{Worker: w, State: launcher.Unknown}})
 		}
 		cancelled := en.cancelled(el)
+		called := el.wanted && (el.cancel.times > 0 || en.cancel.times > 0)
 		switch {
 		case el.left && el.absent >= withdrawnAnswers:
 			b.finish(en, i, launcher.End{Cause: launcher.Exited}, false)
-		case el.state != ran && el.absent >= withdrawnAnswers && (en.shown || cancelled):
+		case el.state != ran && (called && el.absent >= withdrawnAnswers || en.shown && el.without >= withdrawnAnswers):
 			// Pending elements that are cancelled leave no trace.
 			if cancelled || !b.ask(el) {
 				b.vanish(en, i)
 			}
-		case en.shown && el.state == ran && el.absent >= withdrawnAnswers && b.ask(el):
+		case en.shown && el.state == ran && el.without >= withdrawnAnswers && b.ask(el):
 		case b.gone(en, el):
 			gone = true
 			if en.shown && (el.givenUp || cancelled && !b.mayLive(en, i)) {
@@ -379,7 +384,7 @@ func (b *Book) known(now time.Duration, array string, a Answer) {
 }
 
 // lookup counts an answer that knows nothing of a submission of unknown fate.
-func (b *Book) lookup(now time.Duration, en *entry) {
+func (b *Book) lookup(en *entry) {
 	if n := en.lookups; n < len(lookups) && b.askedAt >= en.since+lookups[n] {
 		en.lookups++
 	}
@@ -498,7 +503,7 @@ func (b *Book) unwritten(en *entry) {
 
 // resolve ends what its node has lost, once nobody waits for it any more: a failed node may come back with it, but nothing that it
 // does counts.
-func (b *Book) resolve(now time.Duration, en *entry) {
+func (b *Book) resolve(en *entry) {
 	for i := range en.elements {
 		el := &en.elements[i]
 		if el.state == ran && el.givenUp && el.hinted && el.absent == 0 && el.end.Cause == launcher.NodeFailed {

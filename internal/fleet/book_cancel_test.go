@@ -37,6 +37,24 @@ func TestElementsAreCancelledOnceAFreshAnswerShowsThem(t *testing.T) {
 	x.tells("stays of 1")
 }
 
+func TestAnElementThatIsOnlyToBeCancelledIsNotGoneForThat(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 3)
+	x.list(rows("40 1 0-0 running", "40 1 1-2 pending")...)
+	x.said = nil
+	x.list() // incomplete, and nobody can know
+	x.b.Cancel(x.now, launcher.Worker{Tag: "1", Element: 1})
+	x.list(rows("40 1 0-0 running", "40 1 2-2 pending")...)
+	x.tells("1.0 unknown", "1.0 running")
+	if c := x.expect(CallList); c.Kind != CallList {
+		t.Error(c)
+	}
+	x.answer(Answer{Listing: launcher.Listing{Elements: rows("40 1 0-0 running", "40 1 1-2 pending")}})
+	if c := x.expect(CallCancel); !slices.Equal(c.Elements, []int{1}) {
+		t.Errorf("cancelled is %+v", c)
+	}
+}
+
 func TestAnArrayOfWhichNothingIsWantedIsCancelledWholeAndAtOnce(t *testing.T) {
 	x := newLedger(t)
 	x.submitted("1", "40", 3)
@@ -82,6 +100,11 @@ func TestPendingElementsKeepOffABadNode(t *testing.T) {
 			continue
 		}
 		x.answer(Answer{Err: errors.New("Access denied")})
+		for range maxTries - 1 { // it may have been too busy to answer
+			x.tells()
+			x.expect(CallExclude)
+			x.answer(Answer{Err: errors.New("Access denied")})
+		}
 		x.tells("not excluded of 1")
 		if c := x.expect(CallCancel); !slices.Equal(c.Elements, []int{1}) {
 			t.Errorf("cancelled is %+v", c)
@@ -109,14 +132,50 @@ func TestWhatWasCancelledHasTimeToGo(t *testing.T) {
 	x.tells("1.0 running", "1.0 unknown")
 }
 
-func TestASystemThatCannotExcludeIsAskedOnce(t *testing.T) {
+// TestAnExclusionThatWasNotAnsweredIsMadeAgain: what has waited in the queue for long would lose its place for a controller that was busy.
+func TestAnExclusionThatWasNotAnsweredIsMadeAgain(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 2)
+	x.lists = rows("40 1 0-1 pending")
+	x.list(x.lists...)
+	x.said = nil
+	for _, nodes := range [][]string{{"n1"}, {"n1", "n2"}} {
+		x.b.Exclude("1", nodes)
+		for range maxTries - 1 {
+			x.expect(CallExclude)
+			asked := x.b.pace.asked
+			x.answer(Answer{Err: errors.New("Unable to contact slurm controller")})
+			x.expect(CallList)
+			x.answer(Answer{Err: errors.New("Unable to contact slurm controller")})
+			if c := x.expect(CallList); x.b.pace.asked <= asked {
+				t.Errorf("a call %+v", c)
+			}
+			x.answer(Answer{Listing: launcher.Listing{Elements: x.lists}})
+		}
+		if c := x.expect(CallExclude); !slices.Equal(c.Nodes, nodes) {
+			t.Errorf("excluded is %v", c.Nodes)
+		}
+		x.answer(Answer{})
+	}
+	for range 3 {
+		if c, ok := x.next(time.Hour); ok && c.Kind != CallList {
+			t.Errorf("then %+v", c)
+		}
+		x.answer(Answer{Listing: launcher.Listing{Elements: x.lists}})
+	}
+	x.tells()
+}
+
+func TestASystemThatCannotExcludeIsNotAskedForEver(t *testing.T) {
 	x := newLedger(t)
 	x.submitted("1", "40", 2)
 	x.lists = rows("40 1 0-1 pending")
 	x.list(x.lists...)
 	x.b.Exclude("1", []string{"n1"})
-	x.expect(CallExclude)
-	x.answer(Answer{Err: errors.New("Access denied")})
+	for range maxTries {
+		x.expect(CallExclude)
+		x.answer(Answer{Err: errors.New("Access denied")})
+	}
 	x.expect(CallCancelArray)
 	x.answer(Answer{Err: errors.New("Access denied")})
 	x.b.Exclude("1", []string{"n1", "n2"})
@@ -126,4 +185,44 @@ func TestASystemThatCannotExcludeIsAskedOnce(t *testing.T) {
 		}
 		x.answer(Answer{Listing: launcher.Listing{Elements: x.lists}})
 	}
+}
+
+// TestWhatIsSubmittedWithItsExclusionIsNotKeptOffOnceMore: nodes may have been excluded since it was asked for.
+func TestWhatIsSubmittedWithItsExclusionIsNotKeptOffOnceMore(t *testing.T) {
+	x := newLedger(t)
+	x.b.Submit(x.now, "1", 2, nil)
+	x.b.Exclude("1", []string{"n1"})
+	if c := x.expect(CallSubmit); !slices.Equal(c.Nodes, []string{"n1"}) {
+		t.Errorf("it is submitted as %+v", c)
+	}
+	x.answer(Answer{Array: "40"})
+	x.lists = rows("40 1 0-1 pending")
+	for range 5 {
+		if c, ok := x.next(time.Hour); !ok || c.Kind != CallList {
+			t.Fatalf("then %+v", c)
+		}
+		x.answer(Answer{Listing: launcher.Listing{Elements: x.lists}})
+	}
+}
+
+// TestWhatStaysThoughItWasCancelledIsToldOfOnce: and not once for each of its elements.
+func TestWhatStaysThoughItWasCancelledIsToldOfOnce(t *testing.T) {
+	x := newLedger(t)
+	x.submitted("1", "40", 4)
+	x.lists = rows("40 1 0-3 running")
+	x.list(x.lists...)
+	x.said = nil
+	for i := range 3 {
+		x.b.Cancel(x.now, launcher.Worker{Tag: "1", Element: i})
+	}
+	for range maxTries {
+		if c := x.expect(CallCancel); len(c.Elements) != 3 {
+			t.Errorf("cancelled is %+v", c)
+		}
+		x.answer(Answer{})
+	}
+	for range 100 {
+		x.list(x.lists...)
+	}
+	x.tells("stays of 1")
 }

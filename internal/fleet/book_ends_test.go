@@ -132,6 +132,17 @@ func TestAPendingElementThatIsTakenOutByHandIsAWish(t *testing.T) {
 	x.tells("1.1 ended: cancelled, wish")
 }
 
+func TestAnElementIsWithdrawnIfTwoAnswersHaveTheRestOfItsArray(t *testing.T) {
+	x := newLedger(t)
+	x.b.noAccounts = true
+	x.submitted("1", "40", 2)
+	x.list() // which may have been on its way before the array was there
+	x.list(rows("40 1 1-1 running")...)
+	x.tells("1.1 running")
+	x.list(rows("40 1 1-1 running")...)
+	x.tells("1.0 ended: cancelled")
+}
+
 func TestTheAccountsSayWhoCancelled(t *testing.T) {
 	for by, want := range map[launcher.Canceller]string{
 		launcher.CancelledByOwner:   "1.0 ended: cancelled, wish",

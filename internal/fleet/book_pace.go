@@ -277,12 +277,14 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 	}
 	for _, en := range b.order {
 		if en.toExclude() && en.pendingIn > en.excludeFrom && due(paced) {
+			en.excluding.made(now)
 			p.changes.take(now)
 			return Call{Kind: CallExclude, Tag: en.tag, Array: en.array, Nodes: en.exclude}, 0, true
 		}
 		if en.state == bound && en.wanted > 0 && en.wanted < en.left {
-			if list := en.toCancel(); len(list) > 0 && due(paced) {
+			if list := en.toCancel(); len(list) > 0 && due(max(paced, p.polls.at())) {
 				p.changes.take(now)
+				p.polls.take(now) // a Queue looks for them before it ends them
 				for _, i := range list {
 					en.elements[i].cancel.made(now)
 				}
@@ -293,7 +295,7 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 	for _, en := range b.order {
 		if en.state == planned && due(max(free, p.submits.at())) {
 			p.submits.take(now)
-			en.state = asked
+			en.state, en.excluded = asked, en.exclude
 			return Call{Kind: CallSubmit, Tag: en.tag, Nodes: en.exclude, Count: en.throttle}, 0, true
 		}
 	}

@@ -583,7 +583,7 @@ func (s *site) checkRates() {
 			}
 		}
 	}
-	most(150, CallList, CallKnown)
+	most(150, CallList, CallKnown, CallCancel) // elements are looked for before they are cancelled
 	most(60, CallSubmit)
 	most(20, CallAccount)
 }

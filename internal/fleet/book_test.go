@@ -10,7 +10,7 @@ func TestAnElementIsFollowedFromTheQueueToItsEnd(t *testing.T) {
 	x.submitted("1", "40", 2)
 	x.list(rows("40 1 0-1 pending")...)
 	x.tells("1.0 pending", "1.1 pending")
-	if w := x.b.Waits([]string{"1"}); len(w) != 1 || w[0].Count != 2 || w[0].Word != "Priority" {
+	if w := x.b.Waits(x.now, []string{"1"}); len(w) != 1 || w[0].Count != 2 || w[0].Word != "Priority" {
 		t.Errorf("it waits for %+v", w)
 	}
 	x.list(rows("40 1 1-1 pending", "40 1 0-0 running")...)

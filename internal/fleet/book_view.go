@@ -49,12 +49,7 @@ func (b *Book) Jobs(now time.Duration) []Job {
 		}
 		slices.Sort(j.Nodes)
 		j.Nodes = slices.Compact(j.Nodes)
-		for _, w := range en.reasons {
-			if w.StartsIn > 0 {
-				w.StartsIn = max(w.StartsIn-(now-b.listedAt), time.Second)
-			}
-			j.Waits = append(j.Waits, w)
-		}
+		j.Waits = b.waits(now, en)
 		list = append(list, j)
 	}
 	return list

@@ -26,6 +26,9 @@ func TestJobsAreShownAsTheSystemHasThem(t *testing.T) {
 	if d := cmp.Diff([]Job{want}, x.b.Jobs(listed+10*time.Minute)); d != "" {
 		t.Errorf("ten minutes after an answer (-want +got):\n%s", d)
 	}
+	if d := cmp.Diff(want.Waits, x.b.Waits(listed+10*time.Minute, []string{"1"})); d != "" {
+		t.Errorf("what they wait for (-want +got):\n%s", d)
+	}
 	if left := x.b.TimeLeft(listed+10*time.Minute, launcher.Worker{Tag: "1", Element: 0}); left != 20*time.Minute {
 		t.Errorf("time left: %v", left)
 	}

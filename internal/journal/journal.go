@@ -117,10 +117,14 @@ func (j *Journal) settle() error {
 		return err
 	}
 	for _, f := range slices.Concat(files, snapshots) {
-		if err := j.disk.Sync(f.path); err != nil {
-			return err
+		err := j.disk.Sync(f.path)
+		size := int64(0)
+		if err == nil {
+			size, err = j.disk.Size(f.path)
 		}
-		size, err := j.disk.Size(f.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // dropped just then, by a compaction of a writer that was taken over: its snapshot was durable before
+		}
 		if err != nil {
 			return err
 		}
@@ -195,7 +199,9 @@ func (j *Journal) flush() error {
 func (j *Journal) write() error {
 	b := &j.writing
 	batchHeader{b.records, uint64(len(b.buf) - room), b.first}.put(b.buf[segmentHeaderSize:], j.epoch)
-	if j.current != nil && j.size >= j.maxBytes {
+	// A snapshot stands for whole segments: where many short lives have left enough for one, the first segment of this epoch ends early.
+	inherited := j.closed.Last.Record == 0 && j.durable > 0 && j.heavy()
+	if j.current != nil && (j.size >= j.maxBytes || inherited) {
 		j.leave()
 	}
 	if j.current == nil {

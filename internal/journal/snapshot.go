@@ -53,8 +53,11 @@ func (j *Journal) Overgrown() bool {
 	j.commit.Lock()
 	defer j.commit.Unlock()
 	// An epoch that has closed a segment has a record that every later epoch builds on.
-	return j.closed.Last.Record > 0 && j.closed.bytes >= max(j.maxBytes, snapshotsOf*j.snapshot)
+	return j.closed.Last.Record > 0 && j.heavy()
 }
+
+// heavy reports whether what no snapshot stands for is worth one.
+func (j *Journal) heavy() bool { return j.closed.bytes >= max(j.maxBytes, snapshotsOf*j.snapshot) }
 
 // Compact makes durable a state that stands for all records up to a place,
 // and removes the segments before it and older snapshots. Records may be

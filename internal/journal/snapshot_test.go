@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -53,6 +54,19 @@ func names(t testing.TB, dir string) (list []string) {
 		list = append(list, e.Name())
 	}
 	return list
+}
+
+// diskUse is how many bytes a journal has.
+func diskUse(t testing.TB, dir string) (total int64) {
+	t.Helper()
+	for _, name := range names(t, dir) {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += info.Size()
+	}
+	return total
 }
 
 // twoEpochs is a journal of two epochs, of which the second has closed a segment.
@@ -290,14 +304,7 @@ func TestTheDiskUseOfALongRunIsBounded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			var total int64
-			for _, name := range names(t, dir) {
-				info, err := os.Stat(filepath.Join(dir, name))
-				if err != nil {
-					t.Fatal(err)
-				}
-				total += info.Size()
-			}
+			total := diskUse(t, dir)
 			if most := int64((snapshotsOf+2)*size + 3*segment); total > most {
 				t.Fatalf("%d bytes on the disk with snapshots of %d; at most %d are expected", total, size, most)
 			}
@@ -306,6 +313,30 @@ func TestTheDiskUseOfALongRunIsBounded(t *testing.T) {
 		if written := int64(made * size); made == 0 || written > j.Size()/snapshotsOf+int64(size) {
 			t.Errorf("%d snapshots of %d bytes for a journal of %d", made, size, j.Size())
 		}
+	}
+}
+
+func TestManyShortLivesLeaveNoMoreThanOneLongOne(t *testing.T) {
+	const lives, segment = 60, 4 << 10
+	dir := t.TempDir()
+	var last Position
+	most := int64(0)
+	for epoch := range uint64(lives) {
+		j := mustCreate(t, dir, epoch+1, After(last), WithSegmentBytes(segment))
+		for n := range uint64(3) {
+			j.Append(make([]byte, 100))
+			mustCommit(t, j, n+1)
+			if j.Overgrown() {
+				if err := j.Compact(j.Closed(), []byte("all of it")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		last = Position{epoch + 1, 3} // the process dies
+		most = max(most, diskUse(t, dir))
+	}
+	if most > 2*segment {
+		t.Errorf("%d lives of three small records have at times %d bytes on the disk", lives, most)
 	}
 }
 
@@ -361,4 +392,55 @@ func TestASnapshotHasTheDocumentedBytes(t *testing.T) {
 	if fields != len(want)+1 || len(rest) > 0 {
 		t.Errorf("%d fields are documented, and %d bytes are not", fields, len(rest))
 	}
+}
+
+// A writer that was taken over may still be at it to drop what its snapshot stands for while the next epoch makes durable what there is.
+func TestSegmentsThatGoWhileTheNextEpochBeginsAreNotMissed(t *testing.T) {
+	dir := t.TempDir()
+	old, err := Create(dir, 1, WithSegmentBytes(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		old.Append([]byte("record"))
+		if _, err := old.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk := &interruptedDisk{before: func() {
+		if err := old.Compact(old.Closed(), []byte("state")); err != nil {
+			t.Error(err)
+		}
+	}}
+	next, err := Create(dir, 2, OnDisk(disk), After(Position{1, 3}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, segmentName(1, 1))); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("the first segment did not go (%v), and this test shows nothing", err)
+	}
+	next.Append([]byte("of the next epoch"))
+	if err := next.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	report, err := Read(dir, func(_, _ uint64, r []byte) error { got = append(got, string(r)); return nil },
+		WithSnapshot(func(state []byte) error { got = append(got, string(state)); return nil }))
+	if err != nil || got[0] != "state" || got[len(got)-1] != "of the next epoch" {
+		t.Errorf("read %q, %+v, %v", got, report, err)
+	}
+}
+
+// An interruptedDisk has something happen before its first sync.
+type interruptedDisk struct {
+	osDisk
+	before func()
+}
+
+func (d *interruptedDisk) Sync(path string) error {
+	if f := d.before; f != nil {
+		d.before = nil
+		f()
+	}
+	return d.osDisk.Sync(path)
 }

@@ -323,15 +323,6 @@ func (d *Dir) LogPath(workerID string) string {
 // WriteJob freezes the job file.
 func (d *Dir) WriteJob(job []byte) error { return d.write(jobFile, job) }
 
-// ReadJob reads the frozen job file.
-func (d *Dir) ReadJob() ([]byte, error) {
-	data, err := os.ReadFile(d.JobPath())
-	if err != nil {
-		return nil, explain("read the frozen job file", d.JobPath(), err)
-	}
-	return data, nil
-}
-
 // Secret is what gives access to the run: 64 hexadecimal digits.
 func (d *Dir) Secret() (string, error) { return ReadSecret(d.path) }
 

@@ -277,7 +277,7 @@ func TestFilesAreReplacedWhole(t *testing.T) {
 		if err := d.WriteJob([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := d.ReadJob(); err != nil || string(got) != text {
+		if got, err := os.ReadFile(d.JobPath()); err != nil || string(got) != text {
 			t.Errorf("job %q, %v", got, err)
 		}
 	}

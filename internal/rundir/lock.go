@@ -205,6 +205,9 @@ func (l *Lock) Renew(epoch uint64) error {
 	defer l.mu.Unlock()
 	path := l.dir.join(lockFile)
 	now, err := readOwner(path)
+	if errors.Is(err, errNoOwner) {
+		return fmt.Errorf("%s was removed or emptied while this coordinator had it, so that nothing kept a second one away; go on with: daisy-submit run --resume %s", path, l.dir.path)
+	}
 	if err != nil {
 		return err
 	}

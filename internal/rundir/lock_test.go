@@ -308,3 +308,22 @@ func TestEpochsRiseAndAnOlderOneIsTold(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestALockWhoseFileIsGoneSaysWhichAndWhatToDo(t *testing.T) {
+	d := mustCreate(t, t.TempDir(), "segment", "")
+	l, err := d.TryLock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, spoil := range map[string]func() error{
+		"emptied": func() error { return os.Truncate(d.join(lockFile), 0) },
+		"removed": func() error { return os.Remove(d.join(lockFile)) },
+	} {
+		if err := spoil(); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err := l.Renew(1); err == nil || !strings.Contains(err.Error(), d.join(lockFile)) || !strings.Contains(err.Error(), "--resume "+d.Path()) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -15,7 +15,9 @@ type checks struct {
 	world *World
 	tasks []taskChecks
 
-	// Of the life of the latest coordinator:
+	// Of the life of the latest coordinator that has begun, of. One that takes over and cannot begin changes nothing of it: what was on
+	// the disk before counts when the one before it hears of that.
+	of       *coordinator
 	record   uint64 // appended
 	durable  uint64
 	waiting  []pendingEnd // appended, not durable yet
@@ -82,7 +84,7 @@ func (c *checks) fail(format string, args ...any) {
 
 // begins: a coordinator has read what there was, and has not said anything yet.
 func (c *checks) begins(co *coordinator, p *scheduler.Pipeline) {
-	c.record, c.durable, c.waiting = 0, 0, c.waiting[:0]
+	c.of, c.record, c.durable, c.waiting = co, 0, 0, c.waiting[:0]
 	c.refused, c.leases, c.ran = make(map[scheduler.Lease]bool), make(map[scheduler.Lease]bool), make(map[scheduler.Lease]need)
 	if c.tasks == nil {
 		c.tags, c.made, c.archive = make(map[string]uint64), make(map[string]bool), make(map[journal.Position][][]byte)
@@ -180,7 +182,7 @@ func (c *checks) appended(raw []byte) {
 
 // committed: records are durable, and the coordinator is about to hear of it.
 func (c *checks) committed(co *coordinator, upTo uint64) {
-	if co != c.world.co {
+	if co != c.of {
 		return
 	}
 	if upTo > c.record {

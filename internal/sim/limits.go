@@ -44,7 +44,7 @@ func (c *checks) tighten(co *coordinator) {
 		if k.lax[i] {
 			tally, _ := co.engine.Tally(i)
 			most := k.Tasks[i].MaxWorkers
-			k.lax[i] = most > 0 && (tally.Leased > most || c.runs(int32(i)) > most)
+			k.lax[i] = most > 0 && (tally.Leased > most || co.engine.Slots(i) > most || c.runs(int32(i)) > most)
 		}
 	}
 	if loose {

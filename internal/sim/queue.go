@@ -24,7 +24,9 @@ type queue struct {
 	calls []call
 	// What goes wrong for a while: nobody answers; answers are empty; submissions are lost after they were made, or before, or
 	// are made a while after their answer did not come; twice as many are made as were asked for.
-	// Listings leave out every second row.
+	// Listings leave out every second row: the odd ones and the even ones in turn, as an element of which nothing was seen yet and that two
+	// answers in a row lack was withdrawn.
+	halves                                          int
 	deaf, empty, unsure, lost, late, twice, partial interval
 	forgot                                          time.Duration // when it last lost its state
 	// Of the rates.
@@ -212,7 +214,8 @@ func (q *queue) make(c *call, n uint64) {
 			c.answer.Listing = launcher.Listing{}
 			w.saw(sawEmpty)
 		} else if n > 0 && q.partial.has(w.now) {
-			c.answer.Listing.Elements = halfOf(c.answer.Listing.Elements)
+			q.halves++
+			c.answer.Listing.Elements = halfOf(c.answer.Listing.Elements, q.halves%2)
 			w.saw(sawPartial)
 		}
 	case engine.EffectKnown:
@@ -247,8 +250,15 @@ func (q *queue) make(c *call, n uint64) {
 	}
 }
 
-// couldKnow: the system has told everybody since that it lost its state. A call that was on its way then is not its caller's fault.
-func (q *queue) couldKnow() bool { return q.world.now > q.forgot+2*time.Minute }
+// couldKnow: the system has told everybody since that it lost its state. A call that was on its way then is not its caller's fault, nor what a
+// coordinator does that has slept since.
+func (q *queue) couldKnow() bool {
+	since := q.forgot
+	if co := q.world.co; co != nil {
+		since = max(since, co.stalledTo)
+	}
+	return q.world.now > since+2*time.Minute
+}
 
 // ours is an array that elements may be cancelled of. The command has no filter of its own.
 func (q *queue) ours(id, tag string) *array {
@@ -322,10 +332,10 @@ func (q *queue) mostSubmitted(c *call) {
 	}
 }
 
-// halfOf leaves out every second row.
-func halfOf(rows []launcher.Element) (half []launcher.Element) {
+// halfOf is every second row, from the first or the second on.
+func halfOf(rows []launcher.Element, first int) (half []launcher.Element) {
 	for i := range rows {
-		if i%2 == 0 {
+		if i%2 == first {
 			half = append(half, rows[i])
 		}
 	}

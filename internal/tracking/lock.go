@@ -71,6 +71,9 @@ func lockByFile(dir, path, run string) (*groupLock, error) {
 			return nil, explain("lock with", path, err)
 		}
 		old, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // its owner has given it back just then
+		}
 		if err != nil {
 			return nil, explain("lock with", path, err)
 		}

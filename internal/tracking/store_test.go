@@ -691,3 +691,26 @@ func TestWhatCouldNotBeMadeDurableIsTriedAgain(t *testing.T) {
 		t.Errorf("%d syncs, want 3", syncs)
 	}
 }
+
+func TestWithoutFlockALockThatIsGivenBackJustThenIsTaken(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "f")
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			for range 1500 {
+				l, err := lockByFile(dir, lockPath(dir)+".held", "")
+				var locked *LockedError
+				switch {
+				case err == nil:
+					if err := l.Release(); err != nil {
+						t.Error(err)
+					}
+				case !errors.As(err, &locked):
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	both.Wait()
+}

@@ -9,7 +9,8 @@
 // are unsigned varints in their shortest form (signed ones zigzag), strings are a varint length and that many bytes, lists
 // are a varint count and their elements. Each message has exactly one encoding; a payload with bytes left over, a number
 // that is not in its shortest form, or a length that the payload cannot hold is malformed, and is refused before anything
-// is allocated for it. A Release may end with two numbers more: those that only a task with resource tracking has, both 0 never.
+// is allocated for it. A Release may end with two numbers more, those that only a task with resource tracking has, and behind them with
+// two of GPUs, where those were measured; without these the first two are never both 0.
 //
 // # Order of messages
 //

@@ -119,7 +119,7 @@ func TestTheDocumentationNumbersOutcomesAndReasonsAsTheCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sentence := range []string{fmt.Sprintf("The length is 2 to %d.", MaxFrame), fmt.Sprintf("u8 version: %d |", Version), fmt.Sprintf("texts than %d KiB", MaxText>>10),
+	for _, sentence := range []string{fmt.Sprintf("The length is 2 to %d.", MaxFrame), fmt.Sprintf("one *Blocks*, of %d at most", MaxGrants), fmt.Sprintf("u8 version: %d |", Version), fmt.Sprintf("texts than %d KiB", MaxText>>10),
 		fmt.Sprintf("more than %d MiB that the worker does not read, or a write that takes %d s", MaxPending>>20, int(WriteTimeout.Seconds()))} {
 		if !strings.Contains(string(page), sentence) {
 			t.Errorf("docs/protocol.md does not say %q", sentence)

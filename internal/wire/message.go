@@ -202,6 +202,9 @@ type Kept struct {
 	Attempt           uint32
 }
 
+// MaxGrants is the most blocks of one Blocks, so that their frame never grows past its limit.
+const MaxGrants = 1 << 15
+
 // Blocks answers the Acquire with the same Request: blocks of one task, by its number.
 type Blocks struct {
 	Request uint64

@@ -257,3 +257,13 @@ func FuzzMessage(f *testing.F) {
 		}
 	})
 }
+
+func TestAsManyBlocksAsAreGrantedAtOnceFitAFrame(t *testing.T) {
+	m := Blocks{Request: math.MaxUint64, Task: math.MaxUint32, Grants: make([]Grant, MaxGrants)}
+	for i := range m.Grants {
+		m.Grants[i] = Grant{math.MaxUint64, math.MaxUint64, math.MaxUint32}
+	}
+	if n := len(AppendBlocks(nil, m)) - header; n > MaxFrame {
+		t.Errorf("%d blocks take %d bytes, and a frame has %d", MaxGrants, n, MaxFrame)
+	}
+}

@@ -577,7 +577,7 @@ func TestANewDiscoveryFileIsFollowedAndAnOldOneIsNot(t *testing.T) {
 }
 
 func TestRefusalsAndTheirExitStatus(t *testing.T) {
-	for code, want := range map[string]int{"version": StatusRefused, "epoch": StatusRefused, "twin": StatusRefused, "unknown_tag": StatusRefused, "ended": 0} {
+	for code, want := range map[string]int{"version": StatusRefused, "epoch": StatusRefused, "twin": StatusRefused, "unknown_tag": StatusRefused, "excluded": StatusRefused, "ended": 0} {
 		c, cfg := overTCP(t, testTask("func"))
 		c.refuseWith(&api.Error{Code: code, Message: "for a reason"})
 		w := start(t, cfg)
@@ -673,5 +673,41 @@ func TestAStopRightAfterTheWelcomeIsObeyed(t *testing.T) {
 	}
 	if got := w.status(); got != 0 {
 		t.Errorf("status: got %d, want 0", got)
+	}
+}
+
+// Where many blocks have failed while there was no coordinator, what is told of them may be more than a connection takes at once.
+func TestFailuresThatHadMuchToSayAreDeliveredTogether(t *testing.T) {
+	c, cfg := overTCP(t, testTask("func"))
+	client, s := connectTo(t, c, cfg)
+	const n = 100
+	var numbers []uint64
+	for i := range uint64(n) {
+		numbers = append(numbers, i)
+	}
+	got := acquire(t, client, n)
+	s.grant(s.acquire().Request, numbers...)
+	blocks := <-got
+	c.refuseWith(&api.Error{Code: "busy", Message: "not now"})
+	s.conn.Close()
+	tail := strings.Repeat("x", wire.MaxText)
+	if n*len(tail) <= wire.MaxPending {
+		t.Fatal("all of it has room, and this test shows nothing")
+	}
+	for _, b := range blocks {
+		if err := client.Release(b, Result{Outcome: wire.Failed, Message: "no such file", Tail: tail}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.refuseWith(nil)
+	again := c.next()
+	for i := range n {
+		r := again.release()
+		if r.Seq != uint64(i+1) || r.Outcome != wire.Failed || r.Message != "no such file" {
+			t.Fatalf("got %d, %v, %q", r.Seq, r.Outcome, r.Message)
+		}
+		if whole := r.Tail == tail; i == 0 && !whole || i == n-1 && r.Tail != "" {
+			t.Errorf("result %d has %d bytes of output", i+1, len(r.Tail))
+		}
 	}
 }

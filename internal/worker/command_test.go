@@ -107,7 +107,7 @@ func TestAFailureComesWithTheEndOfItsOutputAndTheLogIsMarked(t *testing.T) {
 
 func TestATimeoutEndsTheWholeTreeWithWhatLeftTheGroup(t *testing.T) {
 	f := newFifo(t)
-	task := testTask("command", script1(`trap "" TERM
+	task := testTask("command", script1(`trap "" TERM; echo waiting for the lock
 (trap "" TERM; sleep 1000) & echo $! > %[1]s
 setsid sh -c 'trap "" TERM; echo $$ > %[1]s; while :; do sleep 1000; done' &
 wait; wait; wait`, f.path)...)
@@ -118,8 +118,8 @@ wait; wait; wait`, f.path)...)
 	s := c.next()
 	s.grant(s.acquire().Request, 7)
 	child, far := f.readPID(), f.readPID()
-	if r := s.release(); r.Outcome != wire.TimedOut || r.Message != "timed out after 500ms" || time.Duration(r.WallNanos) < 500*time.Millisecond {
-		t.Errorf("got %v %q after %v", r.Outcome, r.Message, time.Duration(r.WallNanos))
+	if r := s.release(); r.Outcome != wire.TimedOut || r.Message != "timed out after 500ms" || r.Tail != "waiting for the lock" || time.Duration(r.WallNanos) < 500*time.Millisecond {
+		t.Errorf("got %v %q %q after %v", r.Outcome, r.Message, r.Tail, time.Duration(r.WallNanos))
 	}
 	if alive(child) || alive(far) {
 		t.Errorf("left behind: child %v, in a session of its own %v", alive(child), alive(far))
@@ -156,7 +156,8 @@ func TestABlockThatIsTakenAwayIsKilledAndNothingIsSaidOfIt(t *testing.T) {
 	s.grant(s.acquire().Request, 7)
 	pid := f.readPID()
 	s.kill(7)
-	a := s.acquire() // and no release before it
+	s.expect(wire.KindHeartbeat) // long before the next is due: it lives, and is at it
+	a := s.acquire()             // and no release before it
 	gone(t, pid)
 	if a.Request != 2 || a.Max != 1 {
 		t.Errorf("got %+v", a)

@@ -103,14 +103,24 @@ func (c *Client) tryAll(ctx context.Context) (*link, error) {
 	return nil, telling
 }
 
+// All that is sent again goes out at once, and a connection over which more than wire.MaxPending waits is closed: of many failures at a time
+// only the first are told at length. The log has all.
+const (
+	mostTexts = 1 << 20 // bytes
+	shortText = 100
+)
+
 // attach makes l the connection: what is unacknowledged is sent again, what waits is asked for again.
 func (c *Client) attach(l *link) {
 	c.mu.Lock()
 	c.link, c.open, c.away, c.unsaid = l, 0, 0, 0
-	unacked := c.unacked.list()
-	for i := range unacked {
-		m := &unacked[i].Release
-		_ = l.out.Queue(func(dst []byte) []byte { return wire.AppendRelease(dst, *m) })
+	texts := 0
+	for _, u := range c.unacked.list() {
+		m := u.Release
+		if texts += len(m.Message) + len(m.Tail); texts > mostTexts {
+			m.Message, m.Tail = beginningOf(m.Message, shortText), ""
+		}
+		_ = l.out.Queue(func(dst []byte) []byte { return wire.AppendRelease(dst, m) })
 	}
 	c.sayEndLocked()
 	if c.leaving {
@@ -414,10 +424,14 @@ func (c *Client) reassigned(spec []byte) error {
 	return nil
 }
 
-// killed: a block is no longer the worker's own.
+// killed: a block is no longer the worker's own. Nothing is said of it, but that there is somebody who ends it: the coordinator asks whether
+// the worker lives, and the process may be one that nobody can end soon.
 func (c *Client) killed(lease uint64) {
 	c.mu.Lock()
 	lost := c.forgetLocked(func(key leaseKey) bool { return key.lease == lease })
+	if c.link != nil {
+		_ = c.link.out.Send(wire.AppendHeartbeat)
+	}
 	c.mu.Unlock()
 	c.kill(lost)
 }

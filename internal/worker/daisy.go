@@ -149,7 +149,7 @@ func (p *daisyProcess) understood(ctx context.Context, s *slot, b *Block, end re
 			if r.Message = exceptionOf(text); r.Message != text {
 				s.out.addUnless(r.Message, text)
 			}
-			r.Message = beginningOf(r.Message)
+			r.Message = beginningOf(r.Message, wire.MaxText)
 		}
 		r.take(end.Stats)
 		return r, reuse
@@ -244,10 +244,10 @@ func exceptionOf(text string) string {
 	return strings.TrimSpace(strings.Join(lines[at:], "\n"))
 }
 
-// beginningOf is as much of a text as ever leaves the worker; a copy, as a client can say a thousand times as much.
-func beginningOf(text string) string {
-	if len(text) > wire.MaxText {
-		text = strings.ToValidUTF8(text[:wire.MaxText], "")
+// beginningOf is no more of a text than so many bytes; a copy, as a client can say a thousand times as much as ever leaves the worker.
+func beginningOf(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
 	}
 	return strings.Clone(text)
 }

@@ -10,7 +10,7 @@ const (
 	StatusUsage = 2
 	// StatusNoAnswer: no address of the coordinator answered with the right secret.
 	StatusNoAnswer = 3
-	// StatusRefused: the coordinator does not want this worker (version, epoch, twin).
+	// StatusRefused: the coordinator does not want this worker (version, epoch, twin, a node that is excluded).
 	StatusRefused = 4
 	// StatusGone: the coordinator was there and has been silent for too long.
 	StatusGone = 5

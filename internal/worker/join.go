@@ -46,7 +46,7 @@ func (r *refusal) Error() string { return r.message }
 // final: asking again is no use. A coordinator that is busy is not the last word.
 func (r *refusal) final() bool {
 	switch r.code {
-	case "version", "epoch", "twin", "unknown_tag", "ended":
+	case "version", "epoch", "twin", "unknown_tag", "excluded", "ended":
 		return true
 	default:
 		return false

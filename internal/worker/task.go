@@ -3,6 +3,7 @@ package worker
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -31,7 +32,7 @@ func NewTask(spec api.TaskSpec) (*Task, error) {
 	if err != nil {
 		return nil, fmt.Errorf("task %q: %w", spec.ID, err)
 	}
-	if spec.Index < 0 || spec.TimeoutSeconds < 0 || spec.TimeoutSeconds > 1e9 {
+	if spec.Index < 0 || !(spec.TimeoutSeconds >= 0 && spec.TimeoutSeconds <= math.MaxInt64/1e9) {
 		return nil, fmt.Errorf("task %q: index %d or timeout %v s is out of range", spec.ID, spec.Index, spec.TimeoutSeconds)
 	}
 	if spec.EnforceMemory && spec.MemoryBytes <= 0 {

@@ -40,20 +40,45 @@ func (l *Launcher) run(ctx context.Context, name string, args ...string) (answer
 	return l.finish(ctx, name, cmd, func() error { return cmd.Start() })
 }
 
+// errStuck is wrapped by the error of a command that got SIGKILL and has not ended, nor perhaps begun.
+var errStuck = errors.New("nothing ends it: the disk that it is on, or needs, does not answer")
+
+// stuckAfter is how long after its time was over a command is given up that the kernel does not end.
+const stuckAfter = 5 * time.Second
+
 // finish starts a command, waits for it within its limit, and judges its end. The whole process group goes when the time is over, and
-// the command when this process ends.
+// the command when this process ends. Of one that is stuck nothing may be read: what is left of it goes on beside.
 func (l *Launcher) finish(ctx context.Context, name string, cmd *exec.Cmd, start func() error) (answer, error) {
+	limit := l.limit(name)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
+	defer cancel()
 	dieWithParent(cmd)
-	return onOneThread(func() (answer, error) { return l.finishHere(ctx, name, cmd, start) })
+	type ended struct {
+		answer
+		error
+	}
+	done := make(chan ended, 1)
+	go onOneThread(func() {
+		got, err := l.finishHere(ctx, name, cmd, start)
+		done <- ended{got, err}
+	})
+	select {
+	case e := <-done:
+		return e.answer, e.error
+	case <-ctx.Done():
+	}
+	select {
+	case e := <-done:
+		return e.answer, e.error
+	case <-time.After(stuckAfter):
+		return answer{}, fmt.Errorf("%s: %w, and %w", name, context.Cause(ctx), errStuck)
+	}
 }
 
 func (l *Launcher) finishHere(ctx context.Context, name string, cmd *exec.Cmd, start func() error) (answer, error) {
 	if err := ctx.Err(); err != nil {
 		return answer{}, fmt.Errorf("%s was not started: %w", name, context.Cause(ctx))
 	}
-	limit := l.limit(name)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
-	defer cancel()
 	stdout, stderr := &bounded{}, &bounded{}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	if cmd.SysProcAttr == nil {
@@ -67,7 +92,7 @@ func (l *Launcher) finishHere(ctx context.Context, name string, cmd *exec.Cmd, s
 	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	err := cmd.Wait()
 	stopped := !stop()
-	got := answer{stdout.String(), stderr.String()}
+	got := answer{stdout.kept.String(), stderr.kept.String()}
 	said := wordsOf(got.stderr)
 	if said != "" {
 		said = ": " + said
@@ -103,19 +128,17 @@ func (l *Launcher) limit(name string) time.Duration {
 	return limit
 }
 
-// bounded keeps the first part of what is written to it.
+// bounded keeps the first part of what is written to it. The buffer is not embedded: its ReadFrom, which a copy prefers, knows no bound.
 type bounded struct {
-	bytes.Buffer
-	cut bool
+	kept bytes.Buffer
+	cut  bool
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if room := mostOutput - b.Len(); len(p) > room {
-		b.cut = true
-		b.Buffer.Write(p[:max(room, 0)])
-		return len(p), nil
-	}
-	return b.Buffer.Write(p)
+	room := max(mostOutput-b.kept.Len(), 0)
+	b.cut = b.cut || len(p) > room
+	b.kept.Write(p[:min(len(p), room)])
+	return len(p), nil
 }
 
 // find looks for a command on the PATH of the launcher's environment.

@@ -170,6 +170,53 @@ func TestACommandThatHangsIsEndedWithWhatItStarted(t *testing.T) {
 	}
 }
 
+// TestACommandThatNothingEndsIsNotWaitedFor: one whose disk is away does not even die of SIGKILL, and the run would never end.
+func TestACommandThatNothingEndsIsNotWaitedFor(t *testing.T) {
+	for name, want := range map[string]time.Duration{"its time is over": 30*time.Second + stuckAfter, "the run ends": time.Second + stuckAfter} {
+		synctest.Test(t, func(t *testing.T) {
+			l := testLauncher(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if name == "the run ends" {
+				time.AfterFunc(time.Second, cancel)
+			}
+			answers, begun := make(chan struct{}), time.Now()
+			_, err := l.finish(ctx, "squeue", exec.Command("/bin/true"), func() error { <-answers; return errors.New("at last") })
+			if took := time.Since(begun); !errors.Is(err, errStuck) || took != want {
+				t.Errorf("%s: after %v: %v", name, took, err)
+			}
+			close(answers)
+		})
+	}
+}
+
+// TestACallThatChangesSomethingWaitsForAnotherOnlyAsLongAsItMay: a program that is told to end at once would wait for an sbatch that hangs.
+func TestACallThatChangesSomethingWaitsForAnotherOnlyAsLongAsItMay(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	l.Bind("3", "7")
+	fake.Say("squeue", launchertest.Answer{Stdout: rowBegin + "7|0|8|RUNNING|N/A|N/A|1|n1|dz-" + aRun + "-3|None" + rowEnd + "\n"})
+	done, err := l.change(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func(context.Context) error{
+		"submit": func(ctx context.Context) error { _, err := l.Submit(ctx, placed(t, 1)); return err },
+		"cancel": func(ctx context.Context) error { return l.Cancel(ctx, launcher.Worker{Tag: "3"}) }, "cancel an array": func(ctx context.Context) error { return l.CancelArray(ctx, "3", "7") },
+		"exclude": func(ctx context.Context) error { return l.Exclude(ctx, "7", []string{"n1"}) }, "requeue": func(ctx context.Context) error { return l.Requeue(ctx, "7") },
+		"close": l.Close,
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+	done()
+	if err := l.CancelArray(t.Context(), "3", "7"); err != nil {
+		t.Error(err)
+	}
+}
+
 // placed is a request whose folders exist.
 func placed(t *testing.T, count int) launcher.Request {
 	t.Helper()
@@ -401,12 +448,15 @@ func TestCloseCancelsWhatIsLeftAndDoesNotWaitForAFailedNode(t *testing.T) {
 // TestCloseAsksSlurmLittle: of arrays that do not end, and of those that do.
 func TestCloseAsksSlurmLittle(t *testing.T) {
 	for name, c := range map[string]struct {
+		arrays           int
 		ends             time.Duration
 		questions, calls int
 	}{
-		"they end at once": {500 * time.Millisecond, 2, 3},
-		"they end in time": {8 * time.Second, 6, 6},
-		"they do not end":  {time.Hour, 14, 9},
+		"they end at once":        {3, 500 * time.Millisecond, 2, 3},
+		"they end in time":        {3, 8 * time.Second, 6, 6},
+		"they do not end":         {3, time.Hour, 14, 9},
+		"there are no arrays":     {500, 3 * time.Second, 3, 3}, // each worker is a job, and the time is far too short for a call for each
+		"hundreds that never end": {500, time.Hour, 14, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -418,9 +468,20 @@ func TestCloseAsksSlurmLittle(t *testing.T) {
 					if time.Since(began) >= c.ends {
 						return nil, false, nil
 					}
-					return map[string]string{"40": "1", "41": "2", "42": "3"}, false, nil
+					left := map[string]string{}
+					for i := range c.arrays {
+						left[fmt.Sprint(1000+i)] = fmt.Sprint(i)
+					}
+					return left, false, nil
 				}
-				cancel := func(context.Context, string, string) error {
+				cancelled := map[string]bool{}
+				cancel := func(_ context.Context, left map[string]string, arrays []string) error {
+					for _, a := range arrays {
+						cancelled[a] = true
+						if _, is := left[a]; !is {
+							t.Errorf("%s is cancelled, and is not left", a)
+						}
+					}
 					if !last.IsZero() && time.Since(last) < time.Second {
 						t.Errorf("%v between two calls", time.Since(last))
 					}
@@ -436,8 +497,45 @@ func TestCloseAsksSlurmLittle(t *testing.T) {
 				if questions > c.questions || calls > c.calls {
 					t.Errorf("%d questions and %d calls to end something, want %d and %d at most", questions, calls, c.questions, c.calls)
 				}
+				if len(cancelled) != c.arrays {
+					t.Errorf("%d of %d are cancelled", len(cancelled), c.arrays)
+				}
 			})
 		})
+	}
+}
+
+func TestCloseEndsManyJobsOfTheRunWithOneCall(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	l.Bind("3", "7")
+	said, want := rowBegin+"99|N/A|99|RUNNING|N/A|N/A|1|n1|dz-zzzz2345-1|None"+rowEnd+"\n", []string{"-u", l.user}
+	for i := 10; i < 40; i++ {
+		said += rowBegin + fmt.Sprintf("%d|0|%d|PENDING|N/A|N/A|1||dz-%s-%d|None", i, i, aRun, i) + rowEnd + "\n"
+		want = append(want, fmt.Sprint(i))
+	}
+	fake.Say("squeue", launchertest.Answer{Stdout: said})
+	ctx, cancel := context.WithTimeout(t.Context(), 800*time.Millisecond)
+	defer cancel()
+	if err := l.Close(ctx); err == nil || !strings.Contains(err.Error(), "jobs 10, 11, ") {
+		t.Error(err)
+	}
+	if calls := fake.Calls("scancel"); len(calls) != 1 || !slices.Equal(calls[0].Args, want) {
+		t.Errorf("scancel %+v, want %q", calls, want)
+	}
+}
+
+// TestCloseLooksForASubmissionThatHasJustHadNoAnswer: the run may end because of it, by the hand of somebody who does not want to wait.
+func TestCloseLooksForASubmissionThatHasJustHadNoAnswer(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	fake.Say("sbatch", launchertest.Answer{Status: 1, Stderr: "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"})
+	fake.Say("squeue", launchertest.Answer{Then: `[ -e "$own/late" ] && echo '` + rowBegin + "7|0|7|PENDING|N/A|N/A|1||dz-" + aRun + "-3|None" + rowEnd + `'; >"$own/late"; exit 0`})
+	if _, err := l.Submit(t.Context(), placed(t, 1)); !errors.Is(err, launcher.ErrUnsure) {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 1800*time.Millisecond)
+	defer cancel()
+	if err := l.Close(ctx); err == nil || len(fake.Calls("scancel")) != 1 {
+		t.Errorf("%v; scancel %+v", err, fake.Calls("scancel"))
 	}
 }
 
@@ -464,6 +562,12 @@ func TestAnUpdateOfAnArrayIsDoneWhereItsPendingPartIs(t *testing.T) {
 		{launchertest.Answer{Status: 1, Stderr: "2_0-1: Job is no longer pending execution\n2_2-30: No error\n"}, true},
 		{launchertest.Answer{Status: 1, Stderr: "2_79-99: No error\n"}, true},
 		{launchertest.Answer{Status: 1, Stderr: "2_0-3,12-22: Job has already finished\n2_4-11,23-26: Job is no longer pending execution\n2_27-99: No error\n"}, true},
+		// All of it has started since it was seen, so that nothing is pending that could be kept off.
+		{launchertest.Answer{Status: 1, Stderr: "2_0-1: Job is no longer pending execution\n"}, true},
+		{launchertest.Answer{Status: 1, Stderr: "Job is no longer pending execution for job 2\n"}, true},
+		{launchertest.Answer{Status: 1, Stderr: "Job has already finished for job 2\n"}, true},
+		{launchertest.Answer{Status: 1, Stderr: "Access/permission denied for job 2\n"}, false},
+		{launchertest.Answer{Status: 1, Stderr: "2_0: Job is no longer pending execution\n2_1-5: Invalid node name specified\n"}, false},
 		{launchertest.Answer{Status: 1, Stderr: "2_0,2-3: No error\n2_1: Access/permission denied\n"}, false},
 		{launchertest.Answer{Status: 1, Stderr: "Invalid job id specified for job 2\n"}, false},
 		{launchertest.Answer{Status: 1}, false},
@@ -671,5 +775,18 @@ func await(t testing.TB, what string, happened func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: it has not within 30 s", what)
 		}
+	}
+}
+
+// TestAnAnswerWithoutEndIsNotKept: what would fill the memory is no answer, and what was kept of it is bounded.
+func TestAnAnswerWithoutEndIsNotKept(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	fake.Say("squeue", launchertest.Answer{Then: fmt.Sprintf("head -c %d /dev/zero", mostOutput+1<<20)})
+	if got, err := l.List(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 64 MiB of output") {
+		t.Errorf("it is the answer %+v, %v", got, err)
+	}
+	got, err := l.run(t.Context(), "squeue")
+	if len(got.stdout) > mostOutput {
+		t.Errorf("%d bytes of it are kept: %v", len(got.stdout), err)
 	}
 }

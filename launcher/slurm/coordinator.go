@@ -121,8 +121,8 @@ func (l *Launcher) SubmitCoordinator(ctx context.Context, s Submission) (id stri
 
 // A CoordinatorJob is what Slurm says of the job that is a coordinator.
 type CoordinatorJob struct {
-	ID    string
-	State launcher.State
+	ID, Name string
+	State    launcher.State
 	// Word is Slurm's own word for the state, Plain what it means, Reason why the job waits.
 	Word, Plain string
 	Reason      launcher.Reason
@@ -131,26 +131,30 @@ type CoordinatorJob struct {
 	Start time.Time
 }
 
-// coordinatorFormat has the name last but for the reason, as both may hold nearly anything.
-const coordinatorFormat = "%A|%T|%S|%N|%j|%r"
+// coordinatorFormat has the fields of a row of squeue: job, state, start time, node, name, reason. The last two may hold nearly anything.
+const coordinatorFormat = rowBegin + "%A|%T|%S|%N|%j|%r" + rowEnd
 
 // FindCoordinator asks squeue for the job of the run's coordinator; nil if it knows none. Of several, one that has not ended counts, then
-// the latest.
+// the latest. An answer that is not whole is an error.
 func (l *Launcher) FindCoordinator(ctx context.Context) (*CoordinatorJob, error) {
-	got, err := l.run(ctx, "squeue", l.on("-h", "-u", strconv.Itoa(l.uid), "-t", "all", "-o", coordinatorFormat)...)
+	answer, err := l.jobs(ctx, coordinatorFormat)
 	if err != nil {
 		return nil, err
 	}
-	return l.parseCoordinator(got.stdout), nil
+	return l.parseCoordinator(answer)
 }
 
-func (l *Launcher) parseCoordinator(answer string) (found *CoordinatorJob) {
-	for line := range strings.Lines(answer) {
-		f := strings.SplitN(strings.TrimRight(line, "\r\n"), "|", 6)
+func (l *Launcher) parseCoordinator(answer string) (found *CoordinatorJob, err error) {
+	list, err := rows(answer)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range list {
+		f := strings.SplitN(row, "|", 6)
 		if len(f) < 6 || !l.isCoordinator(f[4]) {
 			continue
 		}
-		j := &CoordinatorJob{ID: jobID(f[0]), Node: f[3], Plain: Plain(f[1]), Reason: reasonOf(f[5])}
+		j := &CoordinatorJob{ID: jobID(f[0]), Name: f[4], Node: f[3], Plain: Plain(f[1]), Reason: reasonOf(f[5])}
 		j.State, j.Word, _ = stateOf(f[1], f[3])
 		if n, err := strconv.ParseInt(f[2], 10, 64); err == nil && n > 0 {
 			j.Start = time.Unix(n, 0)
@@ -160,7 +164,7 @@ func (l *Launcher) parseCoordinator(answer string) (found *CoordinatorJob) {
 		}
 		found = j
 	}
-	return found
+	return found, nil
 }
 
 func number64(id string) int64 {
@@ -206,16 +210,20 @@ func whyEnds(answer string, restarts int) EndReason {
 
 // Requeue ends a job of the user's and puts it back into the queue, under its id.
 func (l *Launcher) Requeue(ctx context.Context, id string) error {
-	l.changing.Lock()
-	defer l.changing.Unlock()
-	_, err := l.run(ctx, "scontrol", l.on("requeue", id)...)
+	done, err := l.change(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = l.run(ctx, "scontrol", l.on("requeue", id)...)
 	return err
 }
 
-// CancelCoordinator ends the job of the run's coordinator, which gets SIGTERM if it runs.
-func (l *Launcher) CancelCoordinator(ctx context.Context, id string) error {
-	if jobID(id) == "" {
-		return fmt.Errorf("%q is no job id", id)
+// CancelCoordinator ends the job of the run's coordinator, which gets SIGTERM if it runs. The filters make sure that it is this user's and has
+// that name, which is the coordinator's.
+func (l *Launcher) CancelCoordinator(ctx context.Context, id, name string) error {
+	if jobID(id) == "" || !l.isCoordinator(name) {
+		return fmt.Errorf("job %q with the name %q is no coordinator of run %s", id, name, l.cfg.Run)
 	}
-	return l.scancel(ctx, "-u", l.user, id)
+	return l.scancel(ctx, "-u", l.user, "-n", name, id)
 }

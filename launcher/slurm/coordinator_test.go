@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.org/daisy/launcher"
+	"example.org/daisy/launcher/launchertest"
 )
 
 func testLauncher(t *testing.T) *Launcher {
@@ -73,27 +74,60 @@ func TestWhatIsWrongWithTheOptionsOfACoordinatorIsSaid(t *testing.T) {
 func TestTheJobOfACoordinatorIsFoundByItsName(t *testing.T) {
 	l := testLauncher(t)
 	row := func(id, state, start, node, name, reason string) string {
-		return strings.Join([]string{id, state, start, node, name, reason}, "|") + "\n"
+		return rowBegin + strings.Join([]string{id, state, start, node, name, reason}, "|") + rowEnd + "\n"
 	}
 	of := row("90", "PENDING", "N/A", "", "dz-other234", "Priority") + row("92", "RUNNING", "1700000000", "n2", "dz-abcd2345-1", "None")
-	if j := l.parseCoordinator("Welcome to the cluster\n" + of); j != nil {
-		t.Errorf("found %+v", j)
+	if j, err := l.parseCoordinator("Welcome to the cluster\n" + of); j != nil || err != nil {
+		t.Errorf("found %+v, %v", j, err)
 	}
 	for name, tc := range map[string]struct {
 		rows string
 		want CoordinatorJob
 	}{
-		"waits":       {row("7", "PENDING", "1700000000", "", "dz-abcd2345", "Priority"), CoordinatorJob{ID: "7", State: launcher.Pending, Word: "PENDING", Plain: "waits in the queue", Reason: launcher.Reason{Word: "Priority", Plain: "other jobs go first"}, Start: time.Unix(1700000000, 0)}},
-		"runs":        {row("7", "RUNNING", "1700000000", "n2", "p-dz-abcd2345", "None"), CoordinatorJob{ID: "7", State: launcher.Running, Word: "RUNNING", Plain: "runs", Node: "n2", Start: time.Unix(1700000000, 0)}},
-		"the live":    {row("7", "PENDING", "N/A", "", "dz-abcd2345", "None") + row("8", "CANCELLED", "N/A", "", "dz-abcd2345", "None"), CoordinatorJob{ID: "7", State: launcher.Pending, Word: "PENDING", Plain: "waits in the queue"}},
-		"or the last": {row("9", "FAILED", "N/A", "n1", "dz-abcd2345", "None") + row("10", "CANCELLED", "N/A", "n1", "dz-abcd2345", "None"), CoordinatorJob{ID: "10", State: launcher.Ended, Word: "CANCELLED", Plain: "was cancelled", Node: "n1"}},
+		"waits":       {row("7", "PENDING", "1700000000", "", "dz-abcd2345", "Priority"), CoordinatorJob{ID: "7", Name: "dz-abcd2345", State: launcher.Pending, Word: "PENDING", Plain: "waits in the queue", Reason: launcher.Reason{Word: "Priority", Plain: "other jobs go first"}, Start: time.Unix(1700000000, 0)}},
+		"runs":        {row("7", "RUNNING", "1700000000", "n2", "p-dz-abcd2345", "None"), CoordinatorJob{ID: "7", Name: "p-dz-abcd2345", State: launcher.Running, Word: "RUNNING", Plain: "runs", Node: "n2", Start: time.Unix(1700000000, 0)}},
+		"the live":    {row("7", "PENDING", "N/A", "", "dz-abcd2345", "None") + row("8", "CANCELLED", "N/A", "", "dz-abcd2345", "None"), CoordinatorJob{ID: "7", Name: "dz-abcd2345", State: launcher.Pending, Word: "PENDING", Plain: "waits in the queue"}},
+		"or the last": {row("9", "FAILED", "N/A", "n1", "dz-abcd2345", "None") + row("10", "CANCELLED", "N/A", "n1", "dz-abcd2345", "None"), CoordinatorJob{ID: "10", Name: "dz-abcd2345", State: launcher.Ended, Word: "CANCELLED", Plain: "was cancelled", Node: "n1"}},
 	} {
-		j := l.parseCoordinator(of + tc.rows)
+		j, err := l.parseCoordinator(of + tc.rows)
 		if j == nil {
-			t.Errorf("%s: none is found", name)
+			t.Errorf("%s: none is found: %v", name, err)
 		} else if d := cmp.Diff(tc.want, *j); d != "" {
 			t.Errorf("%s (-want +got)\n%s", name, d)
 		}
+	}
+}
+
+// TestAnAnswerThatIsNotWholeIsNoAbsenceOfACoordinator: of a run without one the directory may be removed, and anybody may resume it.
+func TestAnAnswerThatIsNotWholeIsNoAbsenceOfACoordinator(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	for _, a := range []launchertest.Answer{
+		{Stdout: "daisy|7|RUNN"}, {Stderr: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"}, {Status: 1},
+	} {
+		fake.Say("squeue", a)
+		if j, err := l.FindCoordinator(t.Context()); err == nil {
+			t.Errorf("%+v: %+v and no error", a, j)
+		}
+	}
+	fake.Say("squeue", launchertest.Answer{Stdout: "CLUSTER: west\n"})
+	if j, err := l.FindCoordinator(t.Context()); j != nil || err != nil {
+		t.Errorf("an empty queue: %+v, %v", j, err)
+	}
+}
+
+// TestOnlyAJobWithTheNameOfTheCoordinatorIsCancelledAsOne: its id may have been given to another job since.
+func TestOnlyAJobWithTheNameOfTheCoordinatorIsCancelledAsOne(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	for _, bad := range [][2]string{{"x", "dz-" + aRun}, {"7", "dz-" + aRun + "-3"}, {"7", ""}} {
+		if err := l.CancelCoordinator(t.Context(), bad[0], bad[1]); err == nil || len(fake.Calls("scancel")) > 0 {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if err := l.CancelCoordinator(t.Context(), "7", "p-dz-"+aRun); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fake.Calls("scancel")[0].Args, []string{"-u", l.user, "-n", "p-dz-" + aRun, "7"}; !slices.Equal(got, want) {
+		t.Errorf("scancel %q, want %q", got, want)
 	}
 }
 

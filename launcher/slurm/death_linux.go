@@ -15,21 +15,11 @@ func dieWithParent(cmd *exec.Cmd) {
 }
 
 // onOneThread runs f on a thread of its own: the signal of dieWithParent comes when the thread that started the command ends, and
-// Go ends threads as it likes.
-func onOneThread(f func() (answer, error)) (answer, error) {
-	type both struct {
-		answer
-		error
-	}
-	done := make(chan both)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		a, err := f()
-		done <- both{a, err}
-	}()
-	b := <-done
-	return b.answer, b.error
+// Go ends threads as it likes. It is to be called in a goroutine of its own.
+func onOneThread(f func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	f()
 }
 
 // startOf is when a process started, in the kernel's ticks, "-" if it is not known.

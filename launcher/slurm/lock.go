@@ -49,7 +49,7 @@ func (l *Launcher) lockSubmissions(ctx context.Context) (*submitLock, error) {
 		}
 		if waited > patience {
 			file.Close()
-			return nil, fmt.Errorf("an earlier sbatch of this run still lives: it holds %s, which says its machine and process", path)
+			return nil, fmt.Errorf("an earlier sbatch of this run still lives, and could submit: it holds %s, which says its machine and process: end it there", path)
 		}
 		select {
 		case <-ctx.Done():

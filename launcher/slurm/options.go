@@ -103,6 +103,9 @@ func ParseOptions(given map[string][]string, path func(string) string) (o Option
 		}
 	}
 	p.words("nodelist", &o.Nodelist)
+	if n := len(ExpandNodes(strings.Join(o.Nodelist, ","))); o.Nodelist != nil && n > 1 {
+		p.fail("nodelist", -1, "it names %d nodes, all of which sbatch would give to one job, and this job is on one; to choose among nodes use partition, constraint or exclude", n)
+	}
 	p.words("exclude", &o.Exclude)
 	p.words("licenses", &o.Licenses)
 	p.words("gres", &o.Gres)

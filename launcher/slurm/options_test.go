@@ -109,6 +109,7 @@ func TestEveryFaultOfTheOptionsIsFoundAtOnce(t *testing.T) {
 		{"time", []string{"90"}, "no unit"}, {"time", []string{"1:2:3:4"}, "wall time"}, {"time", []string{"5s"}, "less than a minute"}, {"time", []string{"-1:00"}, "wall time"}, {"time", []string{"x-1"}, "wall time"},
 		{"nice", []string{"high"}, "integer"},
 		{"cluster", []string{"a,b"}, "more than one"},
+		{"nodelist", []string{"n1", "n2"}, "2 nodes"}, {"nodelist", []string{"n[1-4]"}, "4 nodes"}, {"nodelist", []string{"n1,n2"}, "2 nodes"}, {"options", []string{"-w", "n[1-2]"}, "2 nodes"},
 		{"gres", []string{"gpu:2"}, "requires.gpu"}, {"gres", []string{"gpu:a100:2"}, "requires.gpu"}, {"gres", []string{"a,b"}, "list"}, {"gres", []string{"a::1"}, "name:type"},
 		{"array_limit", []string{"0"}, "integer from 1"},
 		{"arrays", []string{"yes"}, "neither"},
@@ -127,6 +128,11 @@ func TestEveryFaultOfTheOptionsIsFoundAtOnce(t *testing.T) {
 		_, faults, _ := ParseOptions(map[string][]string{c.key: c.value}, func(p string) string { return "/nowhere/" + p })
 		if len(faults) != 1 || !strings.Contains(faults[0].Text, c.says) {
 			t.Errorf("%s = %q: %+v, want one about %q", c.key, c.value, faults, c.says)
+		}
+	}
+	for range 20 { // of several that it can be, the same each time
+		if _, faults, _ := ParseOptions(map[string][]string{"options": {"--gpu=1"}}, nil); len(faults) != 1 || !strings.Contains(faults[0].Text, "can be read as --gpus, which") {
+			t.Fatalf("--gpu: %+v", faults)
 		}
 	}
 	_, faults, _ := ParseOptions(map[string][]string{"time": {"9"}, "arrays": {"x"}, "options": {"--hold", "ok", "--array=1"}, "partition": {"p"}}, nil)
@@ -152,6 +158,11 @@ func TestAnOwnTemplateMayNotHaveReservedDirectives(t *testing.T) {
 	_, faults, warnings := ParseOptions(write("#!/bin/bash\n#SBATCH --array=1-4\n#SBATCH -p gpu --ntasks 2\n{{.Setup}}\nexec {{.Worker}}\n"), at)
 	if len(faults) != 2 || !strings.HasPrefix(faults[0].Text, "line 2: --array=1-4 is reserved") || !strings.HasPrefix(faults[1].Text, "line 3: --ntasks=2 is reserved") || warnings != nil {
 		t.Errorf("faults %+v, warnings %+v", faults, warnings)
+	}
+	// As Slurm 22.05 reads them: quotes hide no option, and are part of none.
+	_, faults, _ = ParseOptions(write("#!/bin/bash\n#SBATCH --comment=\"my run\" -C 'a&b' --mail-user=\"a@b\" # \"note\"\n#SBATCH \"--array=0-3\"\n{{.Setup}}\nexec {{.Worker}}\n"), at)
+	if len(faults) != 1 || !strings.HasPrefix(faults[0].Text, "line 3: --array=0-3 is reserved") {
+		t.Errorf("with quotes: %+v", faults)
 	}
 	o, faults, warnings := ParseOptions(write("#!/bin/bash\n#SBATCH -p gpu\n{{.Setup}}\n{{.Worker}}\n"), at)
 	if faults != nil || len(warnings) != 1 || o.Script == nil {

@@ -30,6 +30,8 @@ func rows(answer string) (list []string, err error) {
 	for i, line := range lines {
 		line = strings.TrimSuffix(line, "\r")
 		switch {
+		case open != "" && strings.HasPrefix(line, rowBegin):
+			return nil, fmt.Errorf("the answer lacks the end of a row, %s", clip(open))
 		case open != "":
 			open += "\n" + line // a name can hold a line break
 		case strings.HasPrefix(line, rowBegin):

@@ -111,6 +111,9 @@ func TestAnAnswerThatIsNotWholeIsNone(t *testing.T) {
 		if got, err := parseSqueue(row+row[:cut], aRun, aTime, noPlain); err == nil {
 			t.Errorf("cut after %q: %+v and no error", row[:cut], got.Elements)
 		}
+		if got, err := parseSqueue(row[:cut]+"\n"+row, aRun, aTime, noPlain); err == nil && cut >= len(rowBegin) {
+			t.Errorf("cut after %q, with a row behind it: %+v and no error", row[:cut], got.Elements)
+		}
 	}
 	for _, bad := range []string{
 		"2|0|3|RUNNING|N/A|N/A|1|n1", "x|0|3|RUNNING|N/A|N/A|1|n1|NAME|None", "2|y|3|RUNNING|N/A|N/A|1|n1|NAME|None", "2|0|3||N/A|N/A|1|n1|NAME|None",

@@ -13,17 +13,23 @@ import (
 	"example.org/daisy/launcher"
 )
 
-// List asks squeue once for all jobs of this user, ended ones too, and keeps those of the run. One user is the one filter that
-// does not make the controller send the jobs of everybody.
+// List asks squeue once, and keeps what is of the run.
 func (l *Launcher) List(ctx context.Context) (launcher.Listing, error) {
-	got, err := l.run(ctx, "squeue", l.on("-h", "-u", strconv.Itoa(l.uid), "-t", "all", "-o", squeueFormat)...)
-	if err == nil && strings.TrimSpace(got.stdout) == "" && strings.Contains(got.stderr, "error:") {
-		err = fmt.Errorf("squeue: it gives status 0 and no answer: %s", wordsOf(got.stderr))
-	}
+	answer, err := l.jobs(ctx, squeueFormat)
 	if err != nil {
 		return launcher.Listing{}, err
 	}
-	return parseSqueue(got.stdout, l.cfg.Run, time.Now(), func(tag string) bool { return l.noteOf(tag).Plain })
+	return parseSqueue(answer, l.cfg.Run, time.Now(), func(tag string) bool { return l.noteOf(tag).Plain })
+}
+
+// jobs asks squeue once for all jobs of this user, ended ones too. One user is the one filter that does not make the controller send the jobs
+// of everybody. An error is no empty queue, whatever the status.
+func (l *Launcher) jobs(ctx context.Context, format string) (string, error) {
+	got, err := l.run(ctx, "squeue", l.on("-h", "-u", strconv.Itoa(l.uid), "-t", "all", "-o", format)...)
+	if err == nil && strings.TrimSpace(got.stdout) == "" && strings.Contains(got.stderr, "error:") {
+		err = fmt.Errorf("squeue: it gives status 0 and no answer: %s", wordsOf(got.stderr))
+	}
+	return got.stdout, err
 }
 
 // Known asks squeue for one array. Jobs of other names under its id are not it: a controller that has lost its state gives ids out again.
@@ -114,30 +120,36 @@ func (l *Launcher) tagOfArray(array string) string {
 	return ""
 }
 
-// update changes an array. Its elements are told one by one where they differ ("42_0-1: Job is no longer pending execution", "42_2-30:
-// No error"), with a status of failure although all that could be changed was.
+// update changes what is pending of an array. Its elements are told one by one ("42_0-1: Job is no longer pending execution", "42_2-30: No
+// error"), with a status of failure although all that could be changed was; a job that is no array as "… for job 42". What has started since it
+// was last seen cannot be changed any more, and need not.
 func (l *Launcher) update(ctx context.Context, array, change string) error {
-	l.changing.Lock()
-	defer l.changing.Unlock()
+	done, err := l.change(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	got, err := l.run(ctx, "scontrol", l.on("update", "JobId="+array, change)...)
 	if err == nil || !errors.Is(err, errStatus) {
 		return err
 	}
-	done := false
+	told := false
 	for line := range strings.Lines(got.stdout + "\n" + got.stderr) {
-		elements, says, ok := strings.Cut(strings.TrimSpace(line), ": ")
-		if !ok || !strings.HasPrefix(elements, array+"_") {
+		line = strings.TrimSpace(line)
+		elements, says, ok := strings.Cut(line, ": ")
+		if plain, isPlain := strings.CutSuffix(line, " for job "+array); isPlain {
+			says = plain
+		} else if !ok || !strings.HasPrefix(elements, array+"_") {
 			continue
 		}
 		switch says {
-		case "No error":
-			done = true
-		case "Job is no longer pending execution", "Job has already finished", "Job/step already completing or completed": // it cannot be moved any more, and need not
+		case "No error", "Job is no longer pending execution", "Job has already finished", "Job/step already completing or completed":
+			told = true
 		default:
 			return err
 		}
 	}
-	if done {
+	if told {
 		return nil
 	}
 	return err
@@ -233,8 +245,11 @@ func (l *Launcher) nameOfTag(tag string) string {
 
 // scancel runs it. Its status says nothing about jobs that have ended, so that is no error.
 func (l *Launcher) scancel(ctx context.Context, args ...string) error {
-	l.changing.Lock()
-	defer l.changing.Unlock()
+	done, err := l.change(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	got, err := l.run(ctx, "scancel", l.on(args...)...)
 	for _, words := range []string{"Invalid job id", "already completing or completed", "Job/step already"} {
 		if err != nil && strings.Contains(got.stderr, words) {

@@ -45,6 +45,13 @@ func TestEveryRefusalIsJudgedByItsText(t *testing.T) {
 		{failed + "Socket timed out on send/recv operation\n", unsure},
 		{failed + "Required partition not available (inactive or drain)\n", launcher.RefusedForNow},
 
+		// As its library has them:
+		{failed + "I/O error writing script/environment to file\n", launcher.RefusedForNow},
+		{failed + "Unable to create job record, try again\n", launcher.RefusedForNow},
+		{failed + "Requested reservation not usable now\n", launcher.RefusedForNow},
+		{failed + "Requested account has breached requested QOS usage threshold\n", launcher.RefusedForNow},
+		{failed + "Requested reservation is invalid\n", launcher.RefusedForGood},
+
 		// Invented:
 		{"sbatch: error: AssocMaxSubmitJobLimit\n" + policy, launcher.RefusedForLimits},
 		{"sbatch: error: AssocGrpSubmitJobsLimit\n" + policy, launcher.RefusedForLimits},

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -104,7 +105,7 @@ func reserved(o option) error {
 		}
 	}
 	// sbatch takes the beginning of a name for the name.
-	for name := range refused {
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
 		if _, isKeyed := keyed[o.name]; !isKeyed && len(o.name) > 1 && strings.HasPrefix(name, o.name) && !slices.Contains(whole, o.name) {
 			return fmt.Errorf("%s can be read as --%s, which is reserved; write options in full", o, name)
 		}

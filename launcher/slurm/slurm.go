@@ -49,10 +49,11 @@ type Launcher struct {
 	commandEnv []string
 	scripts    string
 
-	// changing is held by a call that changes something: one at a time.
-	changing sync.Mutex
+	// changing is full while a call changes something: one at a time.
+	changing chan struct{}
 
 	mu       sync.Mutex
+	lateTo   time.Time // until then a submission without an answer may still appear
 	closed   bool
 	noArrays bool // the site has none
 	site     *Site
@@ -67,7 +68,7 @@ func New(c Config) (*Launcher, error) {
 	if err := checkTag(c.Run); err != nil || !filepath.IsAbs(c.Dir) {
 		return nil, fmt.Errorf("a launcher for Slurm needs a run of letters and digits and an absolute folder, not %q and %q", c.Run, c.Dir)
 	}
-	l := &Launcher{cfg: c, uid: os.Getuid(), scripts: c.Dir, arrays: map[string]string{}, notes: map[string]submission{}}
+	l := &Launcher{cfg: c, uid: os.Getuid(), scripts: c.Dir, changing: make(chan struct{}, 1), arrays: map[string]string{}, notes: map[string]submission{}}
 	if c.UID != nil {
 		l.uid = *c.UID
 	}
@@ -76,9 +77,22 @@ func New(c Config) (*Launcher, error) {
 		l.user = u.Username
 	}
 	// The last three decide how squeue writes lists, times and words.
-	l.commandEnv = append(append([]string{}, c.Env...), "SLURM_BITSTR_LEN=0", "SLURM_TIME_FORMAT=%s", "LC_ALL=C")
+	l.commandEnv = append(append([]string{}, c.Env...), "SLURM_BITSTR_LEN=0", secondsFormat, "LC_ALL=C")
 	return l, nil
 }
+
+// change waits until no other call changes something, for as long as there is time.
+func (l *Launcher) change(ctx context.Context) (done func(), err error) {
+	select {
+	case l.changing <- struct{}{}:
+		return func() { <-l.changing }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("another call that changes something has no answer yet: %w", context.Cause(ctx))
+	}
+}
+
+// secondsFormat has commands write times as seconds since 1970, which have no zone.
+const secondsFormat = "SLURM_TIME_FORMAT=%s"
 
 // Name is "slurm".
 func (l *Launcher) Name() string { return "slurm" }
@@ -122,8 +136,10 @@ func (l *Launcher) Check(ctx context.Context) error {
 	if errs != nil {
 		return errors.Join(errs...)
 	}
-	if info, err := os.Stat(l.scripts); err != nil || !info.IsDir() {
-		return fmt.Errorf("the folder for batch scripts, %s, is not there: %w", l.scripts, err)
+	if info, err := os.Stat(l.scripts); err != nil {
+		return fmt.Errorf("the folder for batch scripts is not there: %w", err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("%s is to be the folder for batch scripts, and is a file", l.scripts)
 	}
 	if _, err := l.Site(ctx); err != nil {
 		return fmt.Errorf("the controller of Slurm does not answer: %w. Look at it with: scontrol ping", err)
@@ -147,7 +163,7 @@ func (l *Launcher) Close(ctx context.Context) error {
 
 // EndAll is Close for who has asked for none of the workers itself.
 func (l *Launcher) EndAll(ctx context.Context) error {
-	err := endAll(ctx, l.live, l.CancelArray)
+	err := endAll(ctx, l.live, l.cancelArrays)
 	if errors.Is(err, errNotKnown) {
 		err = fmt.Errorf("%w; squeue -u %s shows them (names with dz-%s)", err, l.user, l.cfg.Run)
 	}
@@ -157,7 +173,7 @@ func (l *Launcher) EndAll(ctx context.Context) error {
 var errNotKnown = errors.New("it is not known whether jobs of this run are left, as Slurm gives no answer that can be used")
 
 // endAll cancels what live says is left, arrays with their tags, until nothing is.
-func endAll(ctx context.Context, live func(context.Context) (left map[string]string, ending bool, err error), cancel func(ctx context.Context, tag, array string) error) error {
+func endAll(ctx context.Context, live func(context.Context) (left map[string]string, ending bool, err error), cancel func(ctx context.Context, left map[string]string, arrays []string) error) error {
 	var before map[string]string
 	tries := map[string]int{}
 	for asked := 1; ; asked++ {
@@ -169,16 +185,24 @@ func endAll(ctx context.Context, live func(context.Context) (left map[string]str
 		if err == nil && len(left) == 0 && !ending {
 			return nil
 		}
-		for i, array := range slices.Sorted(maps.Keys(left)) {
-			// Once more when it has had the time to go: what was submitted while it was cancelled is missed the first time.
-			if n := tries[array]; n >= closeTries || n > 0 && asked%closeAgain != 0 {
-				continue
-			}
+		// Once more when it has had the time to go: what was submitted while it was cancelled is missed the first time.
+		due := slices.DeleteFunc(slices.Sorted(maps.Keys(left)), func(array string) bool {
+			n := tries[array]
+			return n >= closeTries || n > 0 && asked%closeAgain != 0
+		})
+		together := 1
+		if len(due) > closeSingly {
+			together = closeTogether
+		}
+		for i := 0; i < len(due); i += together {
 			if i > 0 && !rest(ctx, closeGap) {
 				break
 			}
-			tries[array]++
-			err = errors.Join(err, cancel(ctx, left[array], array))
+			group := due[i:min(i+together, len(due))]
+			for _, array := range group {
+				tries[array]++
+			}
+			err = errors.Join(err, cancel(ctx, left, group))
 		}
 		if !rest(ctx, min(time.Duration(asked)*closeGap, longestCloseGap)) {
 			if err == nil && len(left) == 0 {
@@ -197,7 +221,17 @@ const (
 	closeGap, longestCloseGap = time.Second, 5 * time.Second
 	// closeTries is how often it ends an array, once in closeAgain questions.
 	closeTries, closeAgain = 3, 4
+	// Up to closeSingly arrays are ended one by one, by their names too; of more, closeTogether with one call.
+	closeSingly, closeTogether = 5, 200
 )
+
+// cancelArrays ends arrays of the run that a listing has just shown to be left, with their tags.
+func (l *Launcher) cancelArrays(ctx context.Context, left map[string]string, arrays []string) error {
+	if len(arrays) == 1 {
+		return l.CancelArray(ctx, left[arrays[0]], arrays[0])
+	}
+	return l.scancel(ctx, append([]string{"-u", l.user}, arrays...)...)
+}
 
 // rest waits, and reports whether there is time left.
 func rest(ctx context.Context, d time.Duration) bool {
@@ -209,9 +243,12 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// live are the arrays of the run of which something waits or runs, with their tags, and whether others are on their way out.
+// live are the arrays of the run of which something waits or runs, with their tags, and whether others are on their way out, or may be on their way in.
 func (l *Launcher) live(ctx context.Context) (left map[string]string, ending bool, err error) {
 	list, err := l.List(ctx)
+	l.mu.Lock()
+	ending = time.Now().Before(l.lateTo)
+	l.mu.Unlock()
 	left = map[string]string{}
 	for _, e := range list.Elements {
 		switch {

@@ -95,7 +95,7 @@ func (l *Launcher) plan(r launcher.Request, site Site) (s Submission, note submi
 		Folders: []string{filepath.Dir(r.LogPath(launcher.Worker{Tag: r.Tag}))},
 	}
 	if o.Srun {
-		v.Launch = []string{"srun", "--nodes=1", "--ntasks=1", "--cpus-per-task=" + strconv.FormatInt(cores(r), 10), "--mpi=none", "--export=ALL", "--input=none"}
+		v.Launch = []string{"srun", "--nodes=1", "--ntasks=1", "--cpus-per-task=" + strconv.FormatInt(r.Cores(), 10), "--mpi=none", "--export=ALL", "--input=none"}
 	}
 	s.Script, err = o.Script.Render(v)
 	return s, note, err
@@ -108,16 +108,13 @@ func (l *Launcher) absolute(path string) string {
 	return filepath.Join(l.cfg.Base, path)
 }
 
-// cores is what a worker needs, in whole ones.
-func cores(r launcher.Request) int64 { return max((r.CPUMilli+999)/1000, 1) }
-
 // resources are the options of sbatch for what one worker needs.
 func resources(o *Options, r launcher.Request) ([]string, error) {
-	args := []string{"--cpus-per-task=" + strconv.FormatInt(cores(r), 10)}
+	args := []string{"--cpus-per-task=" + strconv.FormatInt(r.Cores(), 10)}
 	if r.MemoryBytes > 0 && !o.NoMemory {
 		const mib = 1 << 20
 		if o.PerCPU {
-			args = append(args, fmt.Sprintf("--mem-per-cpu=%dM", up(up(r.MemoryBytes, mib), cores(r))))
+			args = append(args, fmt.Sprintf("--mem-per-cpu=%dM", up(up(r.MemoryBytes, mib), r.Cores())))
 		} else {
 			args = append(args, fmt.Sprintf("--mem=%dM", up(r.MemoryBytes, mib)))
 		}
@@ -264,6 +261,12 @@ func (l *Launcher) check(r launcher.Request) error {
 // launcher.ErrUnsure where it may have accepted.
 func (l *Launcher) Submit(ctx context.Context, r launcher.Request) (array string, err error) {
 	if array, err = l.submit(ctx, r); err != nil {
+		if errors.Is(err, launcher.ErrUnsure) {
+			site, _ := l.Site(ctx) // the usual one where nobody can be asked
+			l.mu.Lock()
+			l.lateTo = time.Now().Add(2 * site.MessageTimeout)
+			l.mu.Unlock()
+		}
 		return "", fmt.Errorf("submission %q: %w", r.Tag, err)
 	}
 	return array, nil
@@ -273,8 +276,11 @@ func (l *Launcher) submit(ctx context.Context, r launcher.Request) (string, erro
 	if err := ctx.Err(); err != nil {
 		return "", context.Cause(ctx)
 	}
-	l.changing.Lock()
-	defer l.changing.Unlock()
+	done, err := l.change(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
 	l.mu.Lock()
 	closed, err := l.closed, l.check(r)
 	l.mu.Unlock()
@@ -355,10 +361,13 @@ func (l *Launcher) runSbatch(ctx context.Context, s Submission) (string, error) 
 	if err != nil {
 		return "", notNow("%v", err)
 	}
-	defer lock.release()
 	cmd := exec.Command(program, s.Argv[1:]...)
 	cmd.Env = s.Env
 	got, err := lock.start(ctx, l, cmd)
+	if errors.Is(err, errStuck) { // it may submit as long as it lives, and keeps the lock until then
+		return "", fmt.Errorf("%w (%w)", launcher.ErrUnsure, err)
+	}
+	lock.release()
 	if err == nil {
 		if id := submittedID(got.stdout); id != "" {
 			return id, nil

@@ -283,7 +283,8 @@ func (l *Launcher) TestOnly(ctx context.Context, s Submission) (Forecast, error)
 	}
 	args := slices.Clone(s.Argv[1 : len(s.Argv)-1])
 	cmd := exec.Command(path, append([]string{"--test-only"}, args...)...)
-	cmd.Env, cmd.Stdin = s.Env, strings.NewReader(string(s.Script)) // its file does not exist before the run
+	// Its file does not exist before the run. Without the time zone of this process, in which the answer would be read, sbatch may write in another.
+	cmd.Env, cmd.Stdin = append(slices.Clone(s.Env), secondsFormat), strings.NewReader(string(s.Script))
 	got, err := l.finish(ctx, "sbatch", cmd, cmd.Start)
 	if err != nil {
 		return Forecast{}, refusalOf(strings.ReplaceAll(got.stderr, "allocation failure: ", "sbatch: error: "), err)
@@ -294,10 +295,11 @@ func (l *Launcher) TestOnly(ctx context.Context, s Submission) (Forecast, error)
 	}
 	f := Forecast{Nodes: m[3], Partition: m[4]}
 	f.CPUs, _ = strconv.ParseInt(m[2], 10, 64)
-	f.Start, err = time.ParseInLocation("2006-01-02T15:04:05", m[1], time.Local)
+	seconds, err := strconv.ParseInt(m[1], 10, 64)
 	if err != nil {
-		return f, fmt.Errorf("sbatch --test-only gave the time %s: %w", clip(m[1]), err)
+		return f, fmt.Errorf("sbatch --test-only gave the time %s, which is not in seconds since 1970, though %s asked for that", clip(m[1]), secondsFormat)
 	}
+	f.Start = time.Unix(seconds, 0)
 	return f, nil
 }
 

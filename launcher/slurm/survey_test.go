@@ -98,9 +98,11 @@ func TestAListOfMoreNodesThanThereCanBeStandsForItself(t *testing.T) {
 func TestSbatchIsAskedForAForecastWithoutAFile(t *testing.T) {
 	l, fake := faked(t, 0, all...)
 	s := Submission{Argv: []string{"sbatch", "--parsable", "--array=0-3", "/nowhere/x.sbatch"}, Env: l.cfg.Env, Script: []byte("#!/bin/bash\n")}
-	fake.Say("sbatch", launchertest.Answer{Stderr: "sbatch: Job 3 to start at 2026-11-30T13:05:52 using 2 processors on nodes n[3-4] in partition gpu\n"})
+	// It knows nothing of the time zone of this process, but of the format.
+	fake.Say("sbatch", launchertest.Answer{Then: `[ "$SLURM_TIME_FORMAT" = %s ] && at=1796061154 || at=2026-11-30T13:05:52
+echo "sbatch: Job 3 to start at $at using 2 processors on nodes n[3-4] in partition gpu" >&2; exit 0`})
 	got, err := l.TestOnly(t.Context(), s)
-	if want := (Forecast{time.Date(2026, 11, 30, 13, 5, 52, 0, time.Local), 2, "n[3-4]", "gpu"}); err != nil || got != want {
+	if want := (Forecast{time.Unix(1796061154, 0), 2, "n[3-4]", "gpu"}); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if d := cmp.Diff([]string{"--test-only", "--parsable", "--array=0-3"}, fake.Calls("sbatch")[0].Args); d != "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -47,6 +48,15 @@ func changed(t *testing.T, text, diff string) string {
 	return text
 }
 
+// namesOfDaisy prints the keywords of its Task and run_blockwise, and what it has for whoever uses it.
+const namesOfDaisy = `import daisy, inspect
+native = next(c for c in daisy.Task.__mro__ if c.__module__ == "daisy._daisy")
+for keywords in inspect.signature(native), inspect.signature(daisy.Task), inspect.signature(daisy.run_blockwise):
+    print(*(p for p in keywords.parameters if p not in ("args", "kwargs")))
+internal = ("block", "v1_compat", "v2", "get_done_marker_basedir", "get_tracking_basedir", "get_worker_log_basename")
+print(*(name for name in dir(daisy) if not name.startswith("_") and name not in internal))
+`
+
 // theDocumentedMove makes the steps of docs/from-daisy.md with an environment that has daisy. Each gives the same bytes as daisy itself.
 func theDocumentedMove(t *testing.T, s shell, python string) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "from-daisy.md"))
@@ -54,6 +64,11 @@ func theDocumentedMove(t *testing.T, s shell, python string) {
 		t.Fatal(err)
 	}
 	page := string(text)
+	for name := range strings.FieldsSeq(s.must(t, python, "-c", namesOfDaisy)) {
+		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(page) {
+			t.Errorf("the page says nothing of daisy's %s", name)
+		}
+	}
 	script, diffs, commands := fenced(page, "python")[0], fenced(page, "diff"), fenced(page, "sh")[0]
 	bin := filepath.Dir(python)
 	s.dir = filepath.Join(s.dir, "move")
