@@ -64,6 +64,9 @@ func TestSuccessesThatComeTogetherAreCounted(t *testing.T) {
 		}
 		p.say(wire.AppendSuccesses(nil, m))
 		p.want(wire.KindDrain)
+		if got, err := wire.DecodeAcknowledged(p.want(wire.KindAcknowledged).payload); err != nil || got.Seq != 4 {
+			t.Errorf("acknowledged up to %d (%v), want 4", got.Seq, err)
+		}
 		var s engine.Snapshot
 		if err := c.Snapshot(t.Context(), &s); err != nil {
 			t.Fatal(err)
