@@ -99,3 +99,25 @@ func TestOneBlockOfABatchDoesToTheOthersWhatItWouldDoWithoutOne(t *testing.T) {
 		})
 	}
 }
+
+func TestTheTimeThatAFunctionWaitsForABlockIsNoneOfTheBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// 1 reads what 0 and 2 write, so that it comes after them: at 10 s, when one function has waited since 1 s.
+		work := line("work", 3, func(_ context.Context, b daisy.Block) error {
+			if b.Index.At(0) == 2 {
+				time.Sleep(time.Second)
+			} else {
+				time.Sleep(10 * time.Second)
+			}
+			return nil
+		})
+		work.Read, work.Timeout = daisy.Region(daisy.Coord(-1), daisy.Coord(3)), 15*time.Second
+		result, err := daisy.Run(t.Context(), work, daisy.Workers(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := result.Task("work"); got.Success != 3 || got.TimedOut != 0 {
+			t.Errorf("got %+v, want 3 blocks that succeeded at once", got.Counts)
+		}
+	})
+}

@@ -119,3 +119,18 @@ func TestEachBlockHasItsOwnTime(t *testing.T) {
 		}
 	})
 }
+
+func TestALimitThatHadNothingToLookAtHoldsForTheNextBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimit(10 * time.Second)
+		beginIn(&l, func() { t.Error("a block that has ended was told that its time is up") }).Store(nil)
+		time.Sleep(time.Minute)
+		began, got := time.Now(), time.Duration(0)
+		beginIn(&l, func() { got = time.Since(began) })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got != 10*time.Second {
+			t.Errorf("the block was told after %v, want 10s", got)
+		}
+	})
+}
