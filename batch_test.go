@@ -102,9 +102,10 @@ func TestOneBlockOfABatchDoesToTheOthersWhatItWouldDoWithoutOne(t *testing.T) {
 
 func TestTheTimeThatAFunctionWaitsForABlockIsNoneOfTheBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// 1 reads what 0 and 2 write, so that it comes after them: at 10 s, when one function has waited since 1 s.
-		work := line("work", 3, func(_ context.Context, b daisy.Block) error {
-			if b.Index.At(0) == 2 {
+		// Blocks that lie side by side come one after the other: 1 and 3 at first, 4 after 3, and 0 and 2 after 1. So one function has nothing to
+		// do from 2 s to 10 s.
+		work := line("work", 5, func(_ context.Context, b daisy.Block) error {
+			if b.Index.At(0) >= 3 {
 				time.Sleep(time.Second)
 			} else {
 				time.Sleep(10 * time.Second)
@@ -116,8 +117,8 @@ func TestTheTimeThatAFunctionWaitsForABlockIsNoneOfTheBlock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := result.Task("work"); got.Success != 3 || got.TimedOut != 0 {
-			t.Errorf("got %+v, want 3 blocks that succeeded at once", got.Counts)
+		if got := result.Task("work"); got.Success != 5 || got.TimedOut != 0 {
+			t.Errorf("got %+v, want 5 blocks that succeeded at once", got.Counts)
 		}
 	})
 }
