@@ -103,16 +103,16 @@ func TestOneBlockOfABatchDoesToTheOthersWhatItWouldDoWithoutOne(t *testing.T) {
 func TestTheTimeThatAFunctionWaitsForABlockIsNoneOfTheBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Blocks that lie side by side come one after the other: 1 and 3 at first, 4 after 3, and 0 and 2 after 1. So one function has nothing to
-		// do from 2 s to 10 s.
+		// do from 2 s to 4 s.
 		work := line("work", 5, func(_ context.Context, b daisy.Block) error {
 			if b.Index.At(0) >= 3 {
 				time.Sleep(time.Second)
 			} else {
-				time.Sleep(10 * time.Second)
+				time.Sleep(4 * time.Second)
 			}
 			return nil
 		})
-		work.Read, work.Timeout = daisy.Region(daisy.Coord(-1), daisy.Coord(3)), 15*time.Second
+		work.Read, work.Timeout = daisy.Region(daisy.Coord(-1), daisy.Coord(3)), 5*time.Second
 		result, err := daisy.Run(t.Context(), work, daisy.Workers(2))
 		if err != nil {
 			t.Fatal(err)
