@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -114,23 +113,14 @@ func TestAWorkerOnAnotherMachineFindsTheAddressThatLeadsToItsCoordinator(t *test
 			t.Parallel()
 			m := apart(t, c.network)
 			d := newDirector(t)
-			dir, path := writeJob(t, job("resources = { cpu = 2 }\nlisten = \"0.0.0.0\"", "id = \"first\"\ntotal = { offset = [0], shape = [2] }\nblock = { shape = [2] }\n"+d.code("command"),
-				blocks("work", 2)+d.code("command")+"after = [\"first\"]\n"))
+			dir, path := writeJob(t, jobOfTwo(d, "listen = \"0.0.0.0\""))
 			s := prepare(t, dir, "run", path, "--run-dir", "out")
 			on(m.login, s.cmd)
 			s.begin()
 			first := d.next()
-			said := newTranscript()
-			helper := exec.Command(filepath.Join(bin, "daisy-worker"), "--run-dir", dir+"/out", "--name", "helper")
-			on(m.node, helper)
-			helper.Stdout, helper.Stderr = said, said
 			began := time.Now()
-			if err := helper.Start(); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = helper.Process.Kill() })
-			said.await(t, "serves task")
-			t.Logf("it was there after %v:\n%s", time.Since(began).Round(time.Millisecond), said)
+			helper := aHelper(t, dir, func(cmd *exec.Cmd) { on(m.node, cmd) })
+			t.Logf("it was there after %v:\n%s", time.Since(began).Round(time.Millisecond), helper.said)
 			look, says := prepare(t, dir, "attach", "out"), prepare(t, dir, "status", "out") // people on that machine
 			for _, people := range []*submit{look, says} {
 				on(m.node, people.cmd)
@@ -139,11 +129,7 @@ func TestAWorkerOnAnotherMachineFindsTheAddressThatLeadsToItsCoordinator(t *test
 			if r := says.wait(); r.status != 0 || !strings.Contains(r.stdout, "first") {
 				t.Errorf("status ends with %d there", r.status)
 			}
-			first.ok()
-			one, other := d.next(), d.next() // the launched one and this one have a block each
-			if (one.Worker == "helper") == (other.Worker == "helper") {
-				t.Errorf("workers %q and %q have the blocks", one.Worker, other.Worker)
-			}
+			one, other := helper.share(t, d, first)
 			one.ok()
 			other.ok()
 			if r := s.wait(); r.status != 0 {
@@ -153,9 +139,9 @@ func TestAWorkerOnAnotherMachineFindsTheAddressThatLeadsToItsCoordinator(t *test
 				t.Errorf("attach ends with %d there", r.status)
 			}
 			if err := helper.Wait(); err != nil {
-				t.Errorf("the worker ended with %v: %s", err, said)
+				t.Errorf("the worker ended with %v: %s", err, helper.said)
 			}
-			wantText(t, said.String(), "reached the coordinator at "+c.leads)
+			wantText(t, helper.said.String(), "reached the coordinator at "+c.leads)
 		})
 	}
 }

@@ -311,35 +311,21 @@ func TestASerialRunCanBeResumed(t *testing.T) {
 func TestAResultThatCouldNotBeDeliveredIsTakenFromTheOutbox(t *testing.T) {
 	t.Parallel()
 	d := newDirector(t)
-	dir, path := writeJob(t, job("resources = { cpu = 2 }\nabandon_after = \"3s\"", "id = \"first\"\ntotal = { offset = [0], shape = [2] }\nblock = { shape = [2] }\n"+d.code("command"), blocks("work", 2)+d.code("command")+"after = [\"first\"]\n"))
+	dir, path := writeJob(t, jobOfTwo(d, "abandon_after = \"3s\""))
 	s := start(t, dir, "run", path, "--run-dir", "out")
 	first := d.next()
-	said := newTranscript()
-	helper := exec.Command(filepath.Join(bin, "daisy-worker"), "--run-dir", dir+"/out", "--name", "helper")
-	helper.Stdout, helper.Stderr = said, said
-	if err := helper.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = helper.Process.Kill() })
-	said.await(t, "serves task")
-	first.ok()
-	one, helped := d.next(), d.next() // the launched one and the helper have a block each
-	if one.Worker == "helper" {
-		one, helped = helped, one
-	}
-	if helped.Worker != "helper" {
-		t.Fatalf("workers %s and %s have the blocks", one.Worker, helped.Worker)
-	}
+	helper := aHelper(t, dir)
+	_, helped := helper.share(t, d, first)
 	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
 	s.wait()
 	helped.ok()
 	err := helper.Wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 5 {
-		t.Fatalf("the helper ended with %v: %s", err, said)
+		t.Fatalf("the helper ended with %v: %s", err, helper.said)
 	}
 	if files := first2(filepath.Glob(dir + "/out/outbox/*.json")); len(files) != 1 {
-		t.Fatalf("the outbox has %v: %s", files, said)
+		t.Fatalf("the outbox has %v: %s", files, helper.said)
 	}
 	again := start(t, dir, "run", "--resume", "out")
 	v := d.next()

@@ -110,7 +110,13 @@ func (j *slurmJob) ends(s *submit, status int) result {
 // completes runs it on Slurm and here, and wants the same of both, and nothing left.
 func (j *slurmJob) completes(env ...string) result {
 	j.t.Helper()
-	r := j.ends(j.start("slurm", env...), 0)
+	return j.wantComplete(j.start("slurm", env...))
+}
+
+// wantComplete is completes of a run that has been started.
+func (j *slurmJob) wantComplete(s *submit) result {
+	j.t.Helper()
+	r := j.ends(s, 0)
 	j.wantNothingLeft()
 	j.wantAsHere()
 	return r
@@ -288,9 +294,11 @@ func TestOnSlurmFourWorkersOfTenThousandBlocks(t *testing.T) {
 		blocks("small", 10_000)+`run = { python = "small.py:process" }`))
 	for _, launcher := range []string{"local", "slurm"} {
 		j.must(os.WriteFile(filepath.Join(j.folder(launcher), "small.py"), []byte(`import os
-def process(block):
-    with open("out/" + str(block.write.offset[0] % 7), "a") as f:
-        f.write("x" * 9 + "\n")
+def process(block): # each has a line of its own
+    at = block.write.offset[0]
+    f = os.open("out/" + str(at % 7), os.O_CREAT | os.O_WRONLY, 0o644)
+    os.pwrite(f, b"%09d\n" % at, at // 7 * 10)
+    os.close(f)
 `), 0o644))
 	}
 	j.completes()

@@ -28,71 +28,69 @@ func (j *slurmJob) watch(s *submit, args ...string) (most int) {
 	return most
 }
 
+// inLab is a job of alice's in a lab of its own, whose workers have ten minutes, and what keys of [slurm] say.
+func inLab(t *testing.T, options slurmlab.Options, name, keys string, tasks ...string) *slurmJob {
+	t.Helper()
+	return newSlurmJob(t, slurmlab.Start(t, options), "alice", name, job("[slurm]\ntime = \"10m\"\n"+keys, tasks...))
+}
+
 func TestOnSlurmAQOSThatAllowsTwoJobsInTheQueue(t *testing.T) {
 	t.Parallel()
-	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{}), "alice", "tiny", job("[slurm]\ntime = \"10m\"\nqos = \"tiny\"",
-		lineOf("work", 30, slow(0.5)+writes)+"max_workers = 8"))
+	j := inLab(t, slurmlab.Options{}, "tiny", "qos = \"tiny\"",
+		lineOf("work", 30, slow(0.5)+writes)+"max_workers = 8")
 	s := j.start("slurm")
 	if n := j.watch(s, "squeue", "-h", "-r", "-o", "%i"); n != 2 {
 		t.Errorf("at most %d jobs were in the queue, want 2", n)
 	}
-	r := j.ends(s, 0)
-	j.wantNothingLeft()
-	j.wantAsHere()
+	r := j.wantComplete(s)
 	j.wantNoLoss()
 	wantText(t, r.stderr, "QOSMaxSubmitJobPerUserLimit", "no more jobs of yours may be in the queue")
 }
 
 func TestOnSlurmAQOSThatRunsOneJob(t *testing.T) {
 	t.Parallel()
-	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{}), "alice", "one", job("[slurm]\ntime = \"10m\"\nqos = \"one\"",
-		lineOf("work", 45, slow(0.3)+writes)+"max_workers = 4"))
+	j := inLab(t, slurmlab.Options{}, "one", "qos = \"one\"",
+		lineOf("work", 45, slow(0.3)+writes)+"max_workers = 4")
 	s := j.start("slurm")
 	if n := j.watch(s, "squeue", "-h", "-r", "-t", "R,CG", "-o", "%i"); n != 1 {
 		t.Errorf("%d jobs ran at once, want 1", n)
 	}
-	j.ends(s, 0)
+	j.wantComplete(s)
 	wantText(t, s.stderr.String(), "QOSMaxJobsPerUserLimit (the QOS has as much of running jobs as it may at once)")
-	j.wantNothingLeft()
-	j.wantAsHere()
 	j.wantNoLoss()
 }
 
 func TestOnSlurmWorkersWaitForLicences(t *testing.T) {
 	t.Parallel()
-	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true, Conf: "Licenses=matlab:2"}), "alice", "licences", job("[slurm]\ntime = \"10m\"\nlicenses = \"matlab:1\"",
-		lineOf("work", 60, slow(0.5)+writes)+"max_workers = 4"))
+	j := inLab(t, slurmlab.Options{NoAccounting: true, Conf: "Licenses=matlab:2"}, "licences", "licenses = \"matlab:1\"",
+		lineOf("work", 60, slow(0.5)+writes)+"max_workers = 4")
 	s := j.start("slurm")
 	if n := j.watch(s, "squeue", "-h", "-r", "-t", "R,CG", "-o", "%i"); n != 2 {
 		t.Errorf("%d jobs ran at once, want one for each of 2 licences", n)
 	}
-	j.ends(s, 0)
+	j.wantComplete(s)
 	wantText(t, s.stderr.String(), "2 pending workers: Licenses (it waits for licences)")
-	j.wantNothingLeft()
-	j.wantAsHere()
 	j.wantNoLoss()
 }
 
 func TestOnSlurmAPartitionThatIsDownIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true}), "alice", "down", job("[slurm]\ntime = \"10m\"\npartition = \"high\"",
-		lineOf("work", 10, writes)+"max_workers = 2"))
+	j := inLab(t, slurmlab.Options{NoAccounting: true}, "down", "partition = \"high\"",
+		lineOf("work", 10, writes)+"max_workers = 2")
 	j.root("scontrol", "update", "PartitionName=high", "State=DOWN")
 	s := j.start("slurm")
 	j.await("the wait is explained", func() bool {
 		return strings.Contains(j.waitsFor(), "waiting for 2 pending workers: PartitionDown (its partition is down)")
 	})
 	j.root("scontrol", "update", "PartitionName=high", "State=UP")
-	j.ends(s, 0)
-	j.wantNothingLeft()
-	j.wantAsHere()
+	j.wantComplete(s)
 	j.wantNoLoss()
 }
 
 func TestOnSlurmWorkersThatRunAndDoNotConnectAreSaidWithTheirLog(t *testing.T) {
 	t.Parallel()
-	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true}), "alice", "slow", job("[slurm]\ntime = \"10m\"\nsetup = \"echo this takes its time; sleep 8\"",
-		lineOf("work", 2, writes)+"max_workers = 1"))
+	j := inLab(t, slurmlab.Options{NoAccounting: true}, "slow", "setup = \"echo this takes its time; sleep 8\"",
+		lineOf("work", 2, writes)+"max_workers = 1")
 	s := j.start("slurm")
 	log := filepath.Join(j.run("slurm"), "logs", "1.0.log")
 	j.await("the word that nobody has connected", func() bool {
@@ -134,8 +132,8 @@ func TestOnSlurmWhatCanNeverRunEndsWithStatus2(t *testing.T) {
 
 func TestOnSlurmASiteWithSmallArraysGetsSeveral(t *testing.T) {
 	t.Parallel()
-	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true, MaxArraySize: 5}), "alice", "arrays", job("[slurm]\ntime = \"10m\"",
-		lineOf("work", 40, slow(1)+writes)+"requires = { cpu = 1, memory = \"50MiB\" }\nmax_workers = 12"))
+	j := inLab(t, slurmlab.Options{NoAccounting: true, MaxArraySize: 5}, "arrays", "",
+		lineOf("work", 40, slow(1)+writes)+"requires = { cpu = 1, memory = \"50MiB\" }\nmax_workers = 12")
 	r := j.completes()
 	j.wantNoLoss()
 	a := j.arrays()
@@ -164,8 +162,8 @@ func TestOnSlurmASiteWithoutArrays(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			j := newSlurmJob(t, slurmlab.Start(t, c.options), "alice", "plain", job("[slurm]\n"+c.keys+"time = \"10m\"",
-				lineOf("work", 30, slow(0.6)+writes)+"max_workers = 3"))
+			j := inLab(t, c.options, "plain", c.keys,
+				lineOf("work", 30, slow(0.6)+writes)+"max_workers = 3")
 			r := j.completes()
 			j.wantNoLoss()
 			a := j.root("squeue", "-h", "-t", "all", "-o", "%K %N")
@@ -189,8 +187,8 @@ func TestOnSlurmMoreThanWasAskedForIsShown(t *testing.T) {
 	} {
 		t.Run(c.partition, func(t *testing.T) {
 			t.Parallel()
-			j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true, Conf: conf}), "alice", "more", job("[slurm]\ntime = \"10m\"\npartition = \""+c.partition+"\"",
-				lineOf("work", 20, slow(0.6)+writes)+"max_workers = 2\nrequires = { "+c.requires+" }"))
+			j := inLab(t, slurmlab.Options{NoAccounting: true, Conf: conf}, "more", "partition = \""+c.partition+"\"",
+				lineOf("work", 20, slow(0.6)+writes)+"max_workers = 2\nrequires = { "+c.requires+" }")
 			r := j.completes()
 			j.wantNoLoss()
 			wantText(t, r.stderr, "was given 4 CPUs of its node and had asked for 1")
@@ -225,15 +223,14 @@ func TestOnSlurmMoreThanWasAskedForIsShown(t *testing.T) {
 // TestOnSlurmWorkersFillTheirNodes: a worker runs as many blocks at once as what it was given holds, by cores, by memory, by GPUs.
 func TestOnSlurmWorkersFillTheirNodes(t *testing.T) {
 	t.Parallel()
-	lab := slurmlab.Start(t, slurmlab.Options{NoAccounting: true, Conf: "PartitionName=whole Nodes=n[1-4] OverSubscribe=EXCLUSIVE"})
 	task := func(id, requires, slurm string, n, maxWorkers int) string {
 		return lineOf(id, n, "mkdir out/$DAISY_TASK_ID.$I.$DAISY_GPUS.gpu; "+slow(0.5)+"rmdir out/$DAISY_TASK_ID.$I.$DAISY_GPUS.gpu; "+writes) +
 			fmt.Sprintf("slots = \"fill\"\nmax_workers = %d\nrequires = { %s }\n%s\n", maxWorkers, requires, slurm)
 	}
-	j := newSlurmJob(t, lab, "alice", "fill", job("[slurm]\ntime = \"10m\"\npartition = \"whole\"",
-		task("cores", `cpu = 1, memory = "900MiB"`, "", 32, 16),
+	j := inLab(t, slurmlab.Options{NoAccounting: true, Conf: "PartitionName=whole Nodes=n[1-4] OverSubscribe=EXCLUSIVE"}, "fill", "partition = \"whole\"",
+		task("cores", `cpu = 1, memory = "900MiB"`, "", 80, 16), // the first node has some time alone
 		task("memory", `cpu = 1, memory = "900MiB"`, `slurm.memory_option = "mem"`, 2, 2),
-		task("gpus", `cpu = 1, memory = "100MiB", gpu = 1`, "", 4, 8)))
+		task("gpus", `cpu = 1, memory = "100MiB", gpu = 1`, "", 4, 8))
 	r := j.completes()
 	j.wantNoLoss()
 	want := map[string]int64{"cores": 4, "memory": 1, "gpus": 2}
@@ -254,15 +251,13 @@ func TestOnSlurmWorkersFillTheirNodes(t *testing.T) {
 
 func TestOnSlurmOneArrayWaitsForAllBehindItsThrottle(t *testing.T) {
 	t.Parallel()
-	j := newSlurmJob(t, slurmlab.Start(t, slurmlab.Options{NoAccounting: true}), "alice", "throttle", job("[slurm]\ntime = \"10m\"\narray_limit = 20",
-		lineOf("work", 40, slow(0.5)+writes)+"max_workers = 2\nmax_blocks_per_worker = 5"))
+	j := inLab(t, slurmlab.Options{NoAccounting: true}, "throttle", "array_limit = 20",
+		lineOf("work", 40, slow(0.5)+writes)+"max_workers = 2\nmax_blocks_per_worker = 5")
 	s := j.start("slurm")
 	if n := j.watch(s, "squeue", "-h", "-r", "-t", "R", "-o", "%i"); n != 2 {
 		t.Errorf("%d jobs ran at once, want 2", n)
 	}
-	j.ends(s, 0)
-	j.wantNothingLeft()
-	j.wantAsHere()
+	j.wantComplete(s)
 	j.wantNoLoss()
 	if a := j.arrays(); len(a) > 2 {
 		t.Errorf("the arrays were %v: what takes the place of workers that left was to be queued already", a)

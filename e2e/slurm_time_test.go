@@ -88,9 +88,7 @@ func changedLimit(t *testing.T, before, after string) *slurmJob {
 	s := j.start("slurm")
 	j.awaitResults(2)
 	j.root("scontrol", "update", "JobId="+j.root("squeue", "-h", "-r", "-t", "R", "-o", "%A"), "TimeLimit="+after)
-	j.ends(s, 0)
-	j.wantNothingLeft()
-	j.wantAsHere()
+	j.wantComplete(s)
 	j.wantNoLoss()
 	return j
 }
@@ -120,8 +118,6 @@ func TestOnSlurmAMaintenanceReservationIsWaitedForInPlainWords(t *testing.T) {
 	j.await("the wait is explained", func() bool { return strings.Contains(j.waitsFor(), "maint") })
 	wantText(t, j.waitsFor(), "waiting for 2 pending workers: ReqNodeNotAvail", "nodes that it needs are down, reserved, or about to be maintained")
 	j.root("scontrol", "delete", "ReservationName=repair")
-	j.ends(s, 0)
-	j.wantNothingLeft()
-	j.wantAsHere()
+	j.wantComplete(s)
 	j.wantNoLoss()
 }

@@ -3,8 +3,6 @@
 package e2e
 
 import (
-	"os/exec"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -14,26 +12,11 @@ import (
 func TestAWorkerThatWasStoppedForTooLongKillsItsBlockFirst(t *testing.T) {
 	t.Parallel()
 	d := newDirector(t)
-	dir, path := writeJob(t, job("resources = { cpu = 2 }\nheartbeat_timeout = \"1s\"\nabandon_after = \"4s\"",
-		"id = \"first\"\ntotal = { offset = [0], shape = [2] }\nblock = { shape = [2] }\n"+d.code("command"), blocks("work", 2)+d.code("command")+"after = [\"first\"]\n"))
+	dir, path := writeJob(t, jobOfTwo(d, "heartbeat_timeout = \"1s\"\nabandon_after = \"4s\""))
 	s := start(t, dir, "run", path, "--run-dir", "out")
 	first := d.next()
-	said := newTranscript()
-	helper := exec.Command(filepath.Join(bin, "daisy-worker"), "--run-dir", dir+"/out", "--name", "helper")
-	helper.Stdout, helper.Stderr = said, said
-	if err := helper.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = helper.Process.Kill() })
-	said.await(t, "serves task")
-	first.ok()
-	one, helped := d.next(), d.next() // the launched one and the helper have a block each
-	if one.Worker == "helper" {
-		one, helped = helped, one
-	}
-	if helped.Worker != "helper" {
-		t.Fatalf("workers %s and %s have the blocks", one.Worker, helped.Worker)
-	}
+	helper := aHelper(t, dir)
+	one, helped := helper.share(t, d, first)
 	freeze(t, helper.Process.Pid)
 	kill(t, helped.PID, syscall.SIGSTOP)
 	one.ok()
@@ -45,13 +28,13 @@ func TestAWorkerThatWasStoppedForTooLongKillsItsBlockFirst(t *testing.T) {
 	kill(t, helper.Process.Pid, syscall.SIGCONT)
 	helped.wantGone(t)
 	t.Logf("its block was killed %v after it went on", time.Since(on).Round(time.Millisecond))
-	said.await(t, "the worker was stopped for ")
+	helper.said.await(t, "the worker was stopped for ")
 	again.ok()
 	if r := s.wait(); r.status != 0 {
 		t.Fatalf("exit status %d", r.status)
 	}
 	if err := helper.Wait(); err != nil {
-		t.Errorf("the helper ended with %v: %s", err, said)
+		t.Errorf("the helper ended with %v: %s", err, helper.said)
 	}
 	wantCounts(t, statsOf(t, dir+"/out"), map[string]counts{
 		"first": {State: "done", Blocks: 1, Success: 1, Processed: 1},

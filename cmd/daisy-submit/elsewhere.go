@@ -129,7 +129,7 @@ func (r *jobRun) leave(ctx context.Context, dir *rundir.Dir, binary string) (err
 			_ = dir.Discard()
 		}
 	}()
-	if err := dir.WriteJob(r.job.Frozen); err != nil {
+	if err := freeze(dir, r.job); err != nil {
 		return infrastructure(err)
 	}
 	if _, err := dir.CopyWorker(binary); err != nil {

@@ -20,7 +20,7 @@ const (
 func statsOfKilled(ctx context.Context, dir *rundir.Dir, limit time.Duration) (s api.Stats, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	j, err := jobfile.LoadFrozen(dir.JobPath(), nil, jobfile.Options{Machine: machine()})
+	j, err := jobfile.LoadFrozen(dir.JobPath(), nil, jobfile.Options{Machine: machine(), Mask: dir.MaskPath})
 	if err != nil {
 		return s, err
 	}

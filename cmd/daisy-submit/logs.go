@@ -119,7 +119,7 @@ func (l *logView) choose(worker, block string) error {
 	if block == "" && l.task == "" {
 		return nil
 	}
-	j, unread := jobfile.LoadFrozen(l.dir.JobPath(), nil, jobfile.Options{Machine: machine()})
+	j, unread := jobfile.LoadFrozen(l.dir.JobPath(), nil, jobfile.Options{Machine: machine(), Mask: l.dir.MaskPath})
 	if l.task != "" && unread == nil {
 		if err := checkTask(l.task, j.TaskIDs()); err != nil {
 			return err

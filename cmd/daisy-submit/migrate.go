@@ -1,18 +1,15 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"example.org/daisy/geom"
 	"example.org/daisy/internal/job"
-	"example.org/daisy/internal/report"
 	"example.org/daisy/internal/tracking"
 	"example.org/daisy/internal/units"
 	"example.org/daisy/scheduler"
@@ -36,11 +33,7 @@ EXIT STATUS
    2    the job file or the command line is wrong, or marks are of other blocks: nothing was changed
    3    marks could not be read or written, or a run is writing them
 `,
-		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "set", Usage: "change a key: `KEY=VALUE`; may be repeated"},
-			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
-			&cli.BoolFlag{Name: "json", Usage: "JSON instead of a table: a list of {task, marks, kept, before}; needs --yes"},
-		},
+		Flags:  marksFlags("task, marks, kept, before"),
 		Action: migrate,
 	}
 }
@@ -58,19 +51,9 @@ func migrate(c *cli.Context) error {
 	if c.NArg() != 1 {
 		return usage("migrate needs a job file; see daisy-submit migrate --help")
 	}
-	if c.Bool("json") && !c.Bool("yes") {
-		return usage("--json goes with --yes: a program cannot be asked")
-	}
-	j, err := loadJob(c, c.Args().First())
+	j, p, err := markedJob(c, "there are no marks to keep")
 	if err != nil {
 		return err
-	}
-	if j.Tracking == "" {
-		return &statusError{exitUsage, fmt.Errorf("%s: run.tracking is not set: there are no marks to keep", j.File)}
-	}
-	p, err := j.Pipeline()
-	if err != nil {
-		return &statusError{exitUsage, err}
 	}
 	moves, err := planMoves(j, p)
 	if err != nil {
@@ -82,10 +65,8 @@ func migrate(c *cli.Context) error {
 			words = append(words, fmt.Sprintf("%s of %s of %s", units.Count(m.Kept), units.Plural(m.Marks, "mark"), m.Task))
 		}
 	}
-	if words != nil && !c.Bool("yes") {
-		if err := confirm(c, "Keep "+strings.Join(words, ", ")+"?"); err != nil {
-			return err
-		}
+	if err := confirmMarks(c, "Keep", words); err != nil {
+		return err
 	}
 	// From the end: should it fail in between, what is lost is never what something else was made from.
 	for _, m := range slices.Backward(moves) {
@@ -157,8 +138,5 @@ func reportMoves(c *cli.Context, moves []*move) error {
 		}
 		rows = append(rows, []string{m.Task, units.Count(m.Marks), units.Count(m.Kept), before})
 	}
-	if c.Bool("json") {
-		return json.NewEncoder(c.App.Writer).Encode(list)
-	}
-	return report.Grid(c.App.Writer, "Marks", []string{"<task", "marks", "kept", "<what was there"}, rows)
+	return tellMarks(c, list, "Marks", []string{"<task", "marks", "kept", "<what was there"}, rows)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"example.org/daisy/internal/report"
 	"example.org/daisy/internal/tracking"
 	"example.org/daisy/internal/units"
 )
@@ -32,11 +30,7 @@ EXIT STATUS
    2    the job file or the command line is wrong, or the marks are of other blocks
    3    marks could not be read or removed, or a run is writing them
 `,
-		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "set", Usage: "change a key: `KEY=VALUE`; may be repeated"},
-			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
-			&cli.BoolFlag{Name: "json", Usage: "JSON instead of a table: a list of {task, marks}; needs --yes"},
-		},
+		Flags:  marksFlags("task, marks"),
 		Action: reset,
 	}
 }
@@ -51,19 +45,9 @@ func reset(c *cli.Context) error {
 	if c.NArg() < 2 {
 		return usage("reset needs a job file and at least one task; see daisy-submit reset --help")
 	}
-	if c.Bool("json") && !c.Bool("yes") {
-		return usage("--json goes with --yes: a program cannot be asked")
-	}
-	j, err := loadJob(c, c.Args().First())
+	j, p, err := markedJob(c, "there are no marks to forget, and a new run does every block")
 	if err != nil {
 		return err
-	}
-	if j.Tracking == "" {
-		return &statusError{exitUsage, fmt.Errorf("%s: run.tracking is not set: there are no marks to forget, and a new run does every block", j.File)}
-	}
-	p, err := j.Pipeline()
-	if err != nil {
-		return &statusError{exitUsage, err}
 	}
 	chosen := make([]bool, len(p.Tasks()))
 	for _, id := range c.Args().Tail() {
@@ -85,21 +69,19 @@ func reset(c *cli.Context) error {
 	if err != nil {
 		return refused(err)
 	}
-	list, total := []resetTask{}, int64(0)
+	list, words, total := []resetTask{}, []string{}, int64(0)
 	for i, t := range marked.Tasks() {
 		if chosen[i] {
 			n := t.Done.Count()
 			list, total = append(list, resetTask{t.ID, n}), total+n
+			words = append(words, fmt.Sprintf("%s of %s", units.Plural(n, "mark"), t.ID))
 		}
 	}
-	if total > 0 && !c.Bool("yes") {
-		var words []string
-		for _, t := range list {
-			words = append(words, fmt.Sprintf("%s of %s", units.Plural(t.Marks, "mark"), t.Task))
-		}
-		if err := confirm(c, "Forget "+strings.Join(words, ", ")+"?"); err != nil {
-			return err
-		}
+	if total == 0 {
+		words = nil
+	}
+	if err := confirmMarks(c, "Forget", words); err != nil {
+		return err
 	}
 	// From the end: should it fail in between, what is forgotten is never what something else was made from.
 	var errs []error
@@ -116,12 +98,9 @@ func reset(c *cli.Context) error {
 	if errs != nil {
 		return refused(errors.Join(errs...))
 	}
-	if c.Bool("json") {
-		return json.NewEncoder(c.App.Writer).Encode(list)
-	}
 	var rows [][]string
 	for _, t := range list {
 		rows = append(rows, []string{t.Task, units.Count(t.Marks)})
 	}
-	return report.Grid(c.App.Writer, "Forgotten", []string{"<task", "marks"}, rows)
+	return tellMarks(c, list, "Forgotten", []string{"<task", "marks"}, rows)
 }

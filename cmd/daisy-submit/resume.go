@@ -136,7 +136,7 @@ func (r *jobRun) goOn(c *cli.Context, dir *rundir.Dir) error {
 
 // loadFrozen takes the job from the run directory, with the changes of the command line, which may be of limits only.
 func (r *jobRun) loadFrozen(c *cli.Context, dir *rundir.Dir) error {
-	opts := jobfile.Options{Machine: machine()}
+	opts := jobfile.Options{Machine: machine(), Mask: dir.MaskPath}
 	was, err := jobfile.LoadFrozen(dir.JobPath(), nil, opts)
 	if err != nil {
 		return &statusError{exitUsage, fmt.Errorf("the job of the run in %s: %w", dir.Path(), err)}

@@ -309,10 +309,22 @@ func findWorker(launcherName string) (string, error) {
 	return "", fmt.Errorf("%s is missing: it was looked for beside %s and on PATH; put it there (make build makes both programs in bin/)", name, self)
 }
 
+// freeze keeps the job in its run directory, with its masks.
+func freeze(dir *rundir.Dir, j *job.Job) error {
+	for i := range j.Tasks {
+		if t := &j.Tasks[i]; t.SkipMask != "" {
+			if err := dir.CopyMask(t.ID, t.SkipMask); err != nil {
+				return err
+			}
+		}
+	}
+	return dir.WriteJob(j.Frozen)
+}
+
 // prepare makes the launcher and the coordinator; nothing runs yet.
 func (r *jobRun) prepare(ctx context.Context, dir *rundir.Dir, binary string, notice func(string)) (*coordinator.Coordinator, error) {
 	if r.lock == nil {
-		if err := dir.WriteJob(r.job.Frozen); err != nil {
+		if err := freeze(dir, r.job); err != nil {
 			return nil, infrastructure(err)
 		}
 	}
@@ -418,25 +430,37 @@ func (r *jobRun) endAtSignal(exit func(int)) (begun func()) {
 	}
 }
 
-// endWorkers ends the workers at once, before the program is ended.
+// endWorkers ends the workers at once, before the program is ended, and says which may be left.
 func (r *jobRun) endWorkers() {
 	if r.launcher == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), orphanBound)
 	defer cancel()
-	_ = r.launcher.Close(ctx) // who is left has got SIGKILL
+	if err := r.launcher.Close(ctx); err != nil {
+		fmt.Fprintln(r.stderr, "daisy-submit: "+err.Error())
+	}
 }
 
-// force ends the program, and its workers, if the run has not ended by itself within forceAfter.
-func (r *jobRun) force(sig syscall.Signal, exit func(int)) (stop func() bool) {
+// force ends the program, and its workers, if the run has not ended by itself within forceAfter. The workers of a run that was taken over are
+// another's; whether it was, a disk that hangs does not say.
+func (r *jobRun) force(sig syscall.Signal, takenOver func() bool, exit func(int)) (stop func() bool) {
 	hangs := "the disk below its run directory does not answer, or that of the tracking"
 	if r.job.Launcher == "slurm" {
 		hangs = "Slurm does not answer, or the disk below its run directory, or that of the tracking"
 	}
 	return time.AfterFunc(forceAfter, func() {
 		fmt.Fprintf(r.stderr, "the run was told to end at once and has not in %s: %s; this program ends now\n", units.Duration(forceAfter), hangs)
-		r.endWorkers()
+		taken := make(chan bool, 1)
+		go func() { taken <- takenOver() }()
+		select {
+		case is := <-taken:
+			if !is {
+				r.endWorkers()
+			}
+		case <-time.After(time.Second):
+			r.endWorkers()
+		}
 		exit(128 + int(sig))
 	}).Stop
 }
@@ -475,7 +499,7 @@ func (r *jobRun) watch(ctx context.Context, c *coordinator.Coordinator, progress
 				}
 				if !c.Interrupt(sig) {
 					if calm == nil {
-						calm = r.force(sig, os.Exit)
+						calm = r.force(sig, c.TakenOver, os.Exit)
 					}
 				} else {
 					progress.Notice(fmt.Sprintf("%v: no new blocks; running ones have %s to end. Once more ends them at once.", s, units.Duration(r.job.Grace)))

@@ -18,7 +18,7 @@ import (
 	"example.org/daisy/scheduler"
 )
 
-// Clients of daisy that come by themselves. To the engine each connection is a worker with one slot that nobody launched, so that blocks
+// Clients of daisy that come by themselves. To the engine each connection is a worker that nobody launched, with a slot for each block that it has at once, so that blocks
 // are counted, timed, retried and tracked as any other. What such a worker would say by itself, its coordinator says for it: heartbeats as
 // long as the connection lives, and its end as soon as it does not.
 
@@ -86,8 +86,14 @@ func (c *Coordinator) serveClient(conn net.Conn) {
 	drop(nil)
 	c.mu.Lock()
 	delete(c.clients, cl)
-	c.unnameClient(cl)
 	c.mu.Unlock()
+	c.inbox.call(func() { // behind the end of its worker: who takes the name then is no twin
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, name := range cl.names {
+			delete(c.clientNames, name)
+		}
+	})
 	cl.mu.Lock()
 	told := cl.noMore // that one stays nevertheless is nobody's fault
 	cl.mu.Unlock()
@@ -117,8 +123,8 @@ type client struct {
 	drop context.CancelCauseFunc
 
 	// Of its session:
-	base   string // what its name begins with
-	worker string // its name
+	worker string   // its name
+	names  []string // the same, and others that it could not have
 	id     engine.SessionID
 	seq    uint64
 	lost   bool // it had blocks when its connection ended
@@ -167,35 +173,18 @@ func (cl *client) Join(ctx context.Context, who daisywire.Client) (daisywire.Blo
 	}
 }
 
-// A clientName is a name of which several clients may want to have one: they get numbers behind it, from the second on.
-type clientName struct{ living, last int }
-
-// nameClient gives a client a name that no other has: "client-7", "client-7+2". When nobody of that name is left, it begins anew: a client that
-// was started again has the name that it had.
+// nameClient gives a client a name that no other has now: "client-7", "client-7+2". Names come back, so that there are never more than clients
+// at once, and one that was started again has the name that it had.
 func (c *Coordinator) nameClient(cl *client, base string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.clientNames[base]
-	if cl.base == "" {
-		cl.base = base
-		n.living++
+	name := base
+	for n := 2; c.clientNames[name]; n++ {
+		name = base + "+" + strconv.Itoa(n)
 	}
-	n.last++
-	c.clientNames[base] = n
-	if n.last == 1 {
-		return base
-	}
-	return base + "+" + strconv.Itoa(n.last)
-}
-
-// unnameClient gives up the name of a client, if it has one.
-func (c *Coordinator) unnameClient(cl *client) {
-	n := c.clientNames[cl.base]
-	if n.living--; n.living > 0 {
-		c.clientNames[cl.base] = n
-	} else {
-		delete(c.clientNames, cl.base)
-	}
+	c.clientNames[name] = true
+	cl.names = append(cl.names, name)
+	return name
 }
 
 // attach opens a session of the engine. Heartbeats and the effects of the engine reach it from here on.

@@ -104,8 +104,8 @@ type Coordinator struct {
 	readers  sync.WaitGroup
 	// Of clients of daisy: their connections, what they are called, and what was said of them.
 	clients     map[*client]struct{}
-	clientNames map[string]clientName
-	refusals    atomic.Int32 // that were dropped
+	clientNames map[string]bool // that clients have now
+	refusals    atomic.Int32    // that were dropped
 	saidDaisy1  atomic.Bool
 
 	owned owned
@@ -136,7 +136,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 		pids:     make(map[string]watchable),
 
 		clients:     make(map[*client]struct{}),
-		clientNames: make(map[string]clientName),
+		clientNames: make(map[string]bool),
 	}
 	c.cfg.Notice = func(text string) {
 		c.events.notice(text)
@@ -315,6 +315,9 @@ func (c *Coordinator) takenOver() (taken *rundir.TakenOverError) {
 	}
 	return taken
 }
+
+// TakenOver reports whether another coordinator has taken the run over, so that the workers are that one's. It reads the run directory.
+func (c *Coordinator) TakenOver() bool { return c.takenOver() != nil }
 
 // letGo ends this coordinator at once, without a word to its workers, if the run was taken over: they go on under the next one.
 func (c *Coordinator) letGo() {

@@ -14,7 +14,7 @@ import (
 // submit asks the launcher for workers.
 func (c *Coordinator) submit(s *engine.Submission) {
 	task := c.cfg.Job.Task(c.pipeline.Tasks()[s.Task].ID)
-	r := RequestFor(c.cfg.Job, task, s.Tag, s.Count, c.cfg.WorkerArgv, c.runPath())
+	r := requestFor(c.cfg.Job, task, s.Tag, s.Count, s.Slots, c.cfg.WorkerArgv, c.runPath())
 	r.Env, r.Exclude = LaunchEnvironment(c.environment(), c.runID), slices.Clone(s.Exclude)
 	r.Throttle = s.Throttle
 	r.LogPath = func(launcher.Worker) string { return "" }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"example.org/daisy/internal/worker"
 	"example.org/daisy/launcher"
 	"example.org/daisy/launcher/launchertest"
+	"example.org/daisy/scheduler"
 )
 
 // aBatchSystem runs a job of one task over a batch system in memory, which starts everything 2 s after it was submitted.
@@ -105,6 +107,33 @@ func TestARunOnABatchSystem(t *testing.T) {
 		r, _ := q.Requested("1")
 		if r.Count != 4 || len(r.Env) == 0 {
 			t.Errorf("it was asked for %+v", r)
+		}
+	})
+}
+
+// TestWorkersForWhichThereIsNoRoomWithAllSlotsAreAskedForWithFewer: one that has more than were taken for it is refused when it joins.
+func TestWorkersForWhichThereIsNoRoomWithAllSlotsAreAskedForWithFewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := launchertest.NewQueue()
+		d := job.Defaults
+		task := lineTask(t, "a", 100, 1)
+		task.Slots, task.MaxWorkerRestarts = 4, 10
+		task.Requires = scheduler.NewResources(map[string]int64{"cpu": 1000, "memory": 1 << 30})
+		c, err := New(Config{Budget: scheduler.NewResources(map[string]int64{"cpu": 6000, "memory": 100 << 30}), Launcher: q, Job: &job.Job{
+			Name: "line", Tasks: []job.Task{task}, Grace: d.Grace, ReconnectGrace: d.ReconnectGrace, HeartbeatTimeout: d.HeartbeatTimeout, HintAfter: d.HintAfter, IdleTimeout: -1,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Minute, func() { c.Stop(engine.StopNow, "enough") })
+		if _, err := c.Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for tag, slots := range map[string]int64{"1": 4, "2": 2} {
+			r, there := q.Requested(tag)
+			if !there || r.CPUMilli != 1000*slots || r.MemoryBytes != slots<<30 || !slices.Equal(r.Argv, []string{"--slots", strconv.FormatInt(slots, 10)}) {
+				t.Errorf("submission %s, of %d slots, asks for %+v", tag, slots, r)
+			}
 		}
 	})
 }

@@ -94,7 +94,7 @@ func amountsOf(t *job.Task, w *engine.WorkerSnapshot) (asked, granted api.Amount
 	if g == (engine.Grant{}) {
 		return asked, granted
 	}
-	r := requestOf(t)
+	r := requestOf(t, int(w.Slots))
 	asked = amounts((r.CPUMilli+999)/1000*1000, r.MemoryBytes, int64(r.GPUs)) // whole cores
 	return asked, amounts(g.CPUMilli, g.MemoryBytes, g.GPUs)
 }

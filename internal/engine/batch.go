@@ -55,16 +55,17 @@ type class struct {
 	ranAt  time.Duration // when the last one of it ended that had started
 	more   bool          // it was said that its workers were given more than they asked for
 	yields bool          // its share went to others: nothing more is asked for until one of it runs, or none is left
+	holds  bool          // it is known how many slots a worker of it has that fills what it is given
 }
 
 // openBook begins to keep the book.
 func (e *Engine) openBook() {
 	e.classes = make([]class, len(e.proven))
 	e.book = fleet.NewBook(fleet.BookConfig{MessageTimeout: e.cfg.Launcher.MessageTimeout, Seed: uint64(e.cfg.Began), HintAfter: e.cfg.Job.HintAfter, Heard: func(at launcher.Worker) time.Duration {
-		if w := e.launchedAs(at); w != nil && w.nonce != 0 && w.heard > 0 {
+		if w := e.launchedAs(at); w != nil {
 			return w.heard
 		}
-		return -1 // nor has one of an earlier epoch been heard that is not back
+		return 0
 	}})
 }
 
@@ -125,6 +126,8 @@ func (e *Engine) ask(call *fleet.Call) {
 		for _, i := range call.Elements {
 			f.Workers = append(f.Workers, launcher.Worker{Tag: call.Tag, Element: i})
 		}
+	case fleet.CallCancelArrays:
+		f.Kind, f.Workers = EffectCancel, call.Workers
 	}
 	e.emit(f)
 }
@@ -150,7 +153,6 @@ func (e *Engine) learn(n *fleet.News) {
 		e.wantCommit = true
 		e.ask(&fleet.Call{Kind: fleet.CallBind, Tag: n.Tag, Array: n.Array})
 		if s != nil {
-			s.bound = e.appended
 			t := &e.tasks[s.request.Task]
 			t.refused, t.refusal = 0, ""
 			e.hasRoom(s)
@@ -447,17 +449,13 @@ func (e *Engine) keepAllOff() {
 	}
 }
 
-// admit has the book judge a worker that introduces itself, and reports whether it may go on. One of a submission that was bound just
-// now has to wait until that is durable: at most one array of a submission is ever given blocks, over any crash.
-func (e *Engine) admit(req uint64, j *Join, s *submission, refuse refuser) bool {
+// admit has the book judge a worker that introduces itself, and reports whether it may go on. What binds its submission to its array stands in
+// the journal before its join, without which it gets no block (isKnown): at most one array of a submission is ever given blocks, over any crash.
+func (e *Engine) admit(j *Join, refuse refuser) bool {
 	ok := e.book.Admit(e.now, j.Tag, j.Array)
 	e.readBook()
-	switch {
-	case !ok && e.book.Knows(j.Tag):
+	if !ok && e.book.Knows(j.Tag) {
 		refuse("twin", "array %s is not the one that submission %s stands for: this worker is one of a twin", j.Array, j.Tag)
-		return false
-	case s != nil && s.bound > e.committed:
-		e.queue.push(pending{upTo: s.bound, kind: pendingJoin, seq: req, rarely: &rarely{join: j}})
 		return false
 	}
 	return true

@@ -46,6 +46,45 @@ func TestABadNodeIsKeptFromPendingWorkers(t *testing.T) {
 	}
 }
 
+// TestANodeOnWhichWorkersFindNoGPUIsKeptFromOthers: they join, take no block, and leave by themselves with status 6.
+func TestANodeOnWhichWorkersFindNoGPUIsKeptFromOthers(t *testing.T) {
+	c := newCluster(t, nil, taskOf(40, "a"))
+	c.node = func(tag string, i int) string {
+		if tag == "1" && i < 2 {
+			return "blind"
+		}
+		return "n1"
+	}
+	c.starts = func(tag string, i int) time.Duration {
+		if tag == "1" && i == 3 {
+			return 20 * time.Second // it is pending meanwhile
+		}
+		return 2 * time.Second
+	}
+	c.says = func(_ *agent, j *Join) { j.Slots = 1 }
+	c.run(2500 * time.Millisecond)
+	for _, id := range []string{"1.0", "1.1"} {
+		c.agents[id].slots = 0 // it asks for nothing
+	}
+	c.run(3500 * time.Millisecond)
+	for _, id := range []string{"1.0", "1.1"} {
+		a := c.agents[id]
+		if a.session == 0 {
+			t.Fatalf("worker %s has not joined", id)
+		}
+		c.q.End(a.at.Tag, a.at.Element, launcher.End{Cause: launcher.Exited, Exit: 6})
+		c.leave(a, LeaveBroken)
+	}
+	c.ends(time.Hour, RunDone)
+	c.mustSay("node blind is not used any more")
+	if n := c.count("exclude 101 blind"); n != 1 {
+		t.Errorf("calls %q", c.q.Calls())
+	}
+	if got := c.e.sched.Tally(0); got.Success != 40 || got.Retries+got.Lost != 0 {
+		t.Errorf("the counts are %+v", got)
+	}
+}
+
 func TestANodeIsWhatTheBatchSystemCallsIt(t *testing.T) {
 	c := newCluster(t, nil, taskOf(40, "a")).run(20 * time.Second)
 	for i := range 4 {

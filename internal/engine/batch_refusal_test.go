@@ -72,8 +72,8 @@ func TestATwinGetsNothingToDo(t *testing.T) {
 	c.mustSay("is a second array of submission 1")
 }
 
-// TestAWorkerThatIsQuickerThanTheAnswerWaitsForTheDisk: no block goes to an array that the next epoch may not know.
-func TestAWorkerThatIsQuickerThanTheAnswerWaitsForTheDisk(t *testing.T) {
+// TestAWorkerThatIsQuickerThanTheAnswerGetsNoBlockBeforeTheDiskKnowsItsArray: no block goes to an array that the next epoch may not know.
+func TestAWorkerThatIsQuickerThanTheAnswerGetsNoBlockBeforeTheDiskKnowsItsArray(t *testing.T) {
 	c := newCluster(t, nil, taskOf(4, "a"))
 	c.q.NextSubmit = func(launcher.Request) launchertest.Outcome {
 		return launchertest.Outcome{Accepted: true, Err: launcher.ErrUnsure}
@@ -84,13 +84,15 @@ func TestAWorkerThatIsQuickerThanTheAnswerWaitsForTheDisk(t *testing.T) {
 	a := &agent{id: "1.0", array: "101", at: launcher.Worker{Tag: "1"}, slots: 1}
 	c.agents[a.id] = a
 	c.connect(a)
-	if len(c.join) != 0 {
-		t.Errorf("it is answered %q before its submission is durable", c.join)
+	c.goOn(a)
+	if !slices.Equal(c.join, []string{"joined 1.0"}) || len(a.held) != 0 {
+		t.Errorf("it is answered %q, and has %d blocks before its submission is durable", c.join, len(a.held))
 	}
 	c.holds = false
 	c.commit()
-	if !slices.Equal(c.join, []string{"joined 1.0"}) {
-		t.Errorf("then it is answered %q", c.join)
+	bound := slices.IndexFunc(c.records, func(r Record) bool { return r.Kind == RecordBound && r.ID == "1" && r.Text == "101" })
+	if len(a.held) != 1 || bound < 0 || uint64(bound) >= c.durable {
+		t.Errorf("then it has %d blocks, and of %d durable records %d binds its submission", len(a.held), c.durable, bound)
 	}
 }
 

@@ -84,3 +84,35 @@ func benchmarkApply(b *testing.B, batch, chain int) {
 	}
 	b.ReportMetric(float64(done)/b.Elapsed().Seconds(), "blocks/s")
 }
+
+// BenchmarkManyBlocksComeBack has a worker come back after a resume with as many blocks as are ever granted at once. It reports blocks/s, which
+// do not depend on how many there are.
+func BenchmarkManyBlocksComeBack(b *testing.B) {
+	const n = 1 << 15
+	j := testJob()
+	j.Tasks = []job.Task{{ID: "a", Slots: 1, MaxLost: 3, MaxWorkerRestarts: 10, Requires: cpus(1), Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(b, n)}}
+	p, err := j.Pipeline()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var held []Held
+	for i := range int64(n) {
+		held = append(held, Held{Epoch: 1, Lease: scheduler.Lease(i + 1), Block: i, Attempt: 1})
+	}
+	for b.Loop() {
+		e, err := New(Config{Job: j, Pipeline: p, Epoch: 2, Unlimited: true, External: true})
+		if err != nil {
+			b.Fatal(err)
+		}
+		var fx Effects
+		e.Apply(0, &Event{Kind: EventJoin, Request: 1, Join: &Join{Name: "w", Nonce: 7, Slots: 1}}, &fx)
+		for session := range SessionID(2) { // the answer to the first is lost
+			fx.Reset()
+			e.Apply(0, &Event{Kind: EventAttach, Session: session + 1, Worker: "w", Nonce: 7, Held: held}, &fx)
+			if kept := len(fx.List[len(fx.List)-1].Kept); kept != n && session == 1 {
+				b.Fatalf("%d blocks are kept, want %d", kept, n)
+			}
+		}
+	}
+	b.ReportMetric(float64(2*n)*float64(b.N)/b.Elapsed().Seconds(), "blocks/s")
+}

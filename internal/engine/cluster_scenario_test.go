@@ -27,7 +27,7 @@ import (
 //	forget [1]                 the system knows nothing of what there is, or of one submission
 //	refuse for-good            every submission is refused from now on, until "accept"
 //	deaf, answers              it does not answer; it does again
-//	worker 1.0 silent|heard|dies|finishes
+//	worker 1.0 silent|heard|knocks|dies|finishes   "knocks": it joins, and no more of it is heard
 //	join 1.0 [array=101] [nonce=8] [restart=1] [held=TASK:BLOCK[:ATTEMPT]]
 //	guest x task=a             one that came by itself and asks for blocks
 //	hold, commit               commits wait; all is durable
@@ -209,6 +209,8 @@ func (k *clusterScenario) worker(d *datadriven.TestData, t *testing.T, id, what 
 			a.silent = true
 		case "heard":
 			k.c.apply(Event{Kind: EventHeartbeat, Session: a.session})
+		case "knocks":
+			k.c.introduce(a)
 		case "dies":
 			k.c.die(a)
 		case "finishes":

@@ -293,12 +293,7 @@ func (c *cluster) connect(a *agent) {
 	if a.dead || a.silent {
 		return
 	}
-	c.join = nil
-	join := &Join{Tag: a.at.Tag, Element: a.at.Element, Array: a.array, Restart: a.restart, Nonce: cmp.Or(a.nonce, 7), Slots: a.slots, Node: "vm"} // which is what its host calls itself
-	if c.says != nil {
-		c.says(a, join)
-	}
-	c.apply(Event{Kind: EventJoin, Request: 1, Join: join})
+	c.introduce(a)
 	if !slices.Contains(c.join, "joined "+a.id) {
 		return
 	}
@@ -310,6 +305,16 @@ func (c *cluster) connect(a *agent) {
 	}
 	a.ready = false
 	c.apply(Event{Kind: EventAttach, Session: a.session, Worker: a.id, Nonce: cmp.Or(a.nonce, 7), Held: held})
+}
+
+// introduce is the first half of a connection: a worker says who it is.
+func (c *cluster) introduce(a *agent) {
+	c.join = nil
+	join := &Join{Tag: a.at.Tag, Element: a.at.Element, Array: a.array, Restart: a.restart, Nonce: cmp.Or(a.nonce, 7), Slots: a.slots, Node: "vm"} // which is what its host calls itself
+	if c.says != nil {
+		c.says(a, join)
+	}
+	c.apply(Event{Kind: EventJoin, Request: 1, Join: join})
 }
 
 // goOn is what a worker does once it is welcome.

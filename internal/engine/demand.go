@@ -134,6 +134,9 @@ func (e *Engine) ceiling() int64 {
 // firstWave is how many more workers of a class may be asked for before one has shown that it works.
 func (e *Engine) firstWave(class int) int64 {
 	n := int64(firstWave)
+	if e.fillsUnknown(class) {
+		n = 1
+	}
 	for _, w := range e.live {
 		if e.tasks[w.task].class == class {
 			n--

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"time"
 
 	"example.org/daisy/scheduler"
 )
@@ -92,6 +93,9 @@ func (e *Engine) serve(i int, w *worker) bool {
 		}
 	}
 	free := w.slots - w.started
+	if w.client {
+		free = max(free, 1)
+	}
 	if w.sub == nil && free > 0 {
 		// Its slots count only while they run something, and each takes its share of the budget then.
 		took := int32(0)
@@ -129,6 +133,9 @@ func (e *Engine) serve(i int, w *worker) bool {
 	w.requests = slices.Delete(w.requests, 0, 1)
 	t.waiting.remove(w)
 	e.await(w)
+	if w.client {
+		w.widen(w.started+int32(len(handouts)), e.now)
+	}
 
 	told := highest < t.mark.durable && e.isKnown(w)
 	if !told {
@@ -156,6 +163,14 @@ func (e *Engine) serve(i int, w *worker) bool {
 		}
 	}
 	return true
+}
+
+// widen gives a worker as many slots as it needs: a client of daisy shows how many blocks it runs at once by asking beside those that it has.
+func (w *worker) widen(slots int32, now time.Duration) {
+	if slots > w.slots {
+		w.row.served += time.Duration(w.row.slots) * (now - w.row.since)
+		w.row.since, w.row.slots, w.slots = now, slots, slots
+	}
 }
 
 // next takes a block from the scheduler: one that nobody can have got in an earlier epoch, while somebody is away who may have it.

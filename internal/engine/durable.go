@@ -19,7 +19,6 @@ const (
 	pendingHandout                        // worker, session, seq (its request), task, handouts: hand them over
 	pendingSubmission                     // sub: ask the launcher
 	pendingShare                          // sub: its throttle may be higher
-	pendingJoin                           // seq (its request), join: a worker of a submission that has just been bound
 	pendingEnd                            // the run is over, or this coordinator's part in it
 )
 
@@ -38,7 +37,6 @@ type pending struct {
 type rarely struct {
 	session  SessionID
 	sub      *submission
-	join     *Join
 	handouts []scheduler.Handout
 }
 
@@ -142,8 +140,6 @@ func (e *Engine) drain() {
 			e.sendSubmission(p.rarely.sub)
 		case pendingShare:
 			e.book.Throttle(p.rarely.sub.tag, int(p.rarely.sub.throttle))
-		case pendingJoin:
-			e.join(p.seq, p.rarely.join)
 		case pendingEnd:
 			if e.stop.aside {
 				e.sayAway()

@@ -68,7 +68,7 @@ func (c *cluster) takes() (slots int64) {
 func TestWorkersThatFillAreCountedWithWhatTheyHave(t *testing.T) {
 	c := filling(t, 4, 4000, 32)
 	c.run(8 * time.Second)
-	if n := len(c.submits); n != 1 || c.submits[0].Count != 4 || c.submits[0].Slots != 1 {
+	if n := len(c.submits); n != 2 || c.submits[0].Count != 1 || c.submits[0].Slots != 1 || c.submits[1].Count != 3 || c.submits[1].Slots != 4 {
 		t.Fatalf("at first %d submissions are made, of %+v", n, c.submits[0])
 	}
 	if got := c.takes(); got != 16 {
@@ -102,7 +102,7 @@ func TestWorkersThatFillAreCountedWithWhatTheyHave(t *testing.T) {
 	if got := n.takes(); got != 32 || len(n.submits) > 0 {
 		t.Errorf("when all are back %d slots, and %d submissions", got, len(n.submits))
 	}
-	for _, id := range []string{"1.0", "1.1", "1.2", "1.3"} {
+	for _, id := range []string{"1.0", "2.0", "2.1", "2.2"} {
 		n.crash(id, launcher.End{Cause: launcher.TimeLimit})
 	}
 	n.run(3 * time.Minute)
@@ -132,6 +132,21 @@ func TestWorkersThatFillHaveNoMoreThanThereIsRoomFor(t *testing.T) {
 	c.ends(24*time.Hour, RunDone)
 }
 
+// Four nodes would be taken for what one holds, and the rest of all of them would be idle.
+func TestWorkersThatFillAreNoMoreThanItTakes(t *testing.T) {
+	for maxWorkers, want := range map[int64]int{3: 1, 4: 1, 6: 2, 12: 3} {
+		c := filling(t, 4, 4000, maxWorkers)
+		c.run(10 * time.Minute)
+		workers := 0
+		for _, s := range c.submits {
+			workers += s.Count
+		}
+		if got := c.takes(); got != maxWorkers || workers != want {
+			t.Errorf("max_workers %d: %d slots of %d workers, want %d workers", maxWorkers, got, workers, want)
+		}
+	}
+}
+
 func TestWorkersThatFillHaveAllTheirSlotsWhereNothingBoundsThem(t *testing.T) {
 	c := filling(t, 4, 400, 0)
 	c.run(8 * time.Second)
@@ -146,7 +161,7 @@ func TestAWorkerThatFillsAndThatTheJournalDoesNotKnowKeepsItsSlots(t *testing.T)
 	n := c.resumed(fillingTask(4000, 6))
 	n.says = func(_ *agent, j *Join) { j.Slots, j.Fill, j.Grant = 3, true, Grant{CPUMilli: 4000} }
 	n.run(10 * time.Second)
-	for _, e := range n.all()[:2] {
+	for _, e := range n.all()[:1] {
 		n.q.Start(e.Tag, e.First, "n1")
 		a := &agent{id: launcher.Worker{Tag: e.Tag, Element: e.First}.String(), array: e.Array, at: launcher.Worker{Tag: e.Tag, Element: e.First}, slots: 3}
 		n.agents[a.id] = a

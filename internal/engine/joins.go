@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,7 @@ type worker struct {
 	nodeNo uint32
 	task   int32
 	any    bool // an external worker that takes blocks of every task
+	client bool // of daisy: an external worker that has a slot for each block that it asks for beside others
 	slots  int32
 	grant  Grant
 	row    *row
@@ -130,7 +132,7 @@ type refuser func(code, format string, args ...any)
 
 func (e *Engine) joinLaunched(req uint64, j *Join, refuse refuser) {
 	s := e.submissions[j.Tag]
-	if e.book != nil && !e.admit(req, j, s, refuse) {
+	if e.book != nil && !e.admit(j, refuse) {
 		return
 	}
 	if s == nil || j.Element < 0 || j.Element >= len(s.workers) || s.workers[j.Element] == nil {
@@ -231,7 +233,7 @@ func (e *Engine) joinExternal(req uint64, j *Join, refuse refuser) {
 	case e.turnedAway(nil, j.Node) != "":
 		refuse("excluded", "%s", e.turnedAway(nil, j.Node))
 	default:
-		w = &worker{id: j.Name, task: int32(task), any: anyTask, slots: int32(j.Slots), bornAt: e.now, answer: never}
+		w = &worker{id: j.Name, task: int32(task), any: anyTask, client: j.Client, slots: int32(j.Slots), bornAt: e.now, answer: never}
 		e.workers[w.id] = w
 		e.enlist(w)
 		e.accept(req, w, j)
@@ -362,9 +364,16 @@ func (e *Engine) takeStock(w *worker, held []Held) (gone []scheduler.Lease, kept
 	}
 	w.doubts = w.held
 	start := len(e.out.leases)
+	var claimed map[blockOf]*lease // before: the answer may have been lost on its way
+	if w.held > 0 && slices.ContainsFunc(held, e.isEarlier) {
+		claimed = make(map[blockOf]*lease, w.held)
+		for l := w.first; l != nil; l = l.next {
+			claimed[blockOf{l.handout.Task, l.handout.Block}] = l
+		}
+	}
 	for _, h := range held {
-		if h.Epoch != e.cfg.Epoch {
-			if l := e.claim(w, &h); l != nil {
+		if e.isEarlier(h) {
+			if l := e.claim(w, &h, claimed[blockOf{h.Task, h.Block}]); l != nil {
 				kept = append(kept, Kept{h.Epoch, h.Lease, l.handout.Lease, l.handout.Attempt})
 			} else {
 				e.out.leases = append(e.out.leases, h.Lease)

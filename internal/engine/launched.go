@@ -28,8 +28,6 @@ type submission struct {
 	sent    bool
 	// throttle is how many of them are to run at once, inForce how many may by what the batch system says; 0 = all. See shares.go.
 	throttle, inForce int64
-
-	bound uint64 // record of what a batch system calls it; 0 if that is not known
 }
 
 // submit asks for workers, once the record of it is durable. What they take has been taken; behind them wait more, which take nothing.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"example.org/daisy/internal/job"
+	"example.org/daisy/internal/units"
 	"example.org/daisy/scheduler"
 )
 
@@ -210,11 +211,14 @@ func (p *Past) start(r *Record) error {
 // sameTasks checks that what was written down was about the tasks of this pipeline.
 func (p *Past) sameTasks(tasks []TaskRecord) error {
 	if len(tasks) != len(p.tasks) {
-		return fmt.Errorf("the run has %d tasks, and the journal is of %d", len(p.tasks), len(tasks))
+		return fmt.Errorf("the job has %s now, and had %s when the run began: restore job.toml in the run directory, or start a new run",
+			units.Plural(int64(len(p.tasks)), "task"), units.Plural(int64(len(tasks)), "task"))
 	}
 	for i, was := range tasks {
-		if now := &p.tasks[i]; was.ID != now.id || was.Blocks != now.blocks {
-			return fmt.Errorf("task %d is %q with %d blocks, and in the journal %q with %d", i+1, now.id, now.blocks, was.ID, was.Blocks)
+		if now := &p.tasks[i]; was.ID != now.id {
+			return fmt.Errorf("task %d is %q now, and was %q when the run began: restore job.toml in the run directory, or start a new run", i+1, now.id, was.ID)
+		} else if was.Blocks != now.blocks {
+			return fmt.Errorf("task %q has %s now, and had %d when the run began: the shape of its array has changed; undo that, or start a new run", now.id, units.Plural(now.blocks, "block"), was.Blocks)
 		} else if was.Hash != now.hash {
 			return fmt.Errorf("task %q has as many blocks as when the run began, and others: the shape of its array has changed, or what its skip_mask leaves out; undo that, or start a new run", now.id)
 		}

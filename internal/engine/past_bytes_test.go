@@ -214,7 +214,7 @@ func TestBytesThatAreNotThePastOfThisRunAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadPast(other, whole); err == nil || !strings.Contains(err.Error(), "the run has 1 tasks, and the journal is of 2") {
+	if _, err := ReadPast(other, whole); err == nil || !strings.Contains(err.Error(), "the job has 1 task now, and had 2 tasks") {
 		t.Errorf("another pipeline: got %v", err)
 	}
 }

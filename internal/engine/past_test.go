@@ -393,11 +393,11 @@ func TestARecordThatDoesNotBelongToTheRunIsAnError(t *testing.T) {
 	}
 	start := Record{Kind: RecordStart, Epoch: 1, Tasks: []TaskRecord{{"a", 3, hashOf(&p.Tasks()[0])}}}
 	for want, records := range map[string][]Record{
-		"a record of kind 5 stands before the first start":           {{Kind: RecordEnd}},
-		`task 1 is "a" with 3 blocks, and in the journal "b" with 3`: {{Kind: RecordStart, Tasks: []TaskRecord{{"b", 3, 0}}}},
-		`task 1 is "a" with 3 blocks, and in the journal "a" with 4`: {{Kind: RecordStart, Tasks: []TaskRecord{{"a", 4, 0}}}},
+		"a record of kind 5 stands before the first start":                                                                                                                   {{Kind: RecordEnd}},
+		`task 1 is "a" now, and was "b" when the run began: restore job.toml in the run directory, or start a new run`:                                                       {{Kind: RecordStart, Tasks: []TaskRecord{{"b", 3, 0}}}},
+		`task "a" has 3 blocks now, and had 4 when the run began: the shape of its array has changed; undo that, or start a new run`:                                         {{Kind: RecordStart, Tasks: []TaskRecord{{"a", 4, 0}}}},
 		`task "a" has as many blocks as when the run began, and others: the shape of its array has changed, or what its skip_mask leaves out; undo that, or start a new run`: {{Kind: RecordStart, Tasks: []TaskRecord{{"a", 3, 7}}}},
-		"the run has 1 tasks, and the journal is of 2":   {{Kind: RecordStart, Tasks: []TaskRecord{{"a", 3, 0}, {"b", 3, 0}}}},
+		"the job has 1 task now, and had 2 tasks when the run began: restore job.toml in the run directory, or start a new run":                                              {{Kind: RecordStart, Tasks: []TaskRecord{{"a", 3, 0}, {"b", 3, 0}}}},
 		"a record of kind 7 is about task 1 of 1":        {start, {Kind: RecordMark, Task: 1}},
 		`an attempt of block 3 of task "a", which has 3`: {start, {Kind: RecordEnd, Block: 3}},
 		"worker 1 joins a second time":                   {start, {Kind: RecordJoin, Worker: 1}, {Kind: RecordJoin, Worker: 1}},

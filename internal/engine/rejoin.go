@@ -131,19 +131,19 @@ func (e *Engine) waitsFor(what string) string {
 		id, orUnknown(node), others, what, units.Duration(max(until-e.now, 0).Round(time.Second)))
 }
 
+// isEarlier reports whether a hand-out is of an earlier epoch.
+func (e *Engine) isEarlier(h Held) bool { return h.Epoch != e.cfg.Epoch }
+
 // claim gives a worker the lease of a block that it has had since an earlier epoch; nil if the block has ended, or is or was another's
-// since then.
-func (e *Engine) claim(w *worker, h *Held) *lease {
+// since then. had is the lease of the block that it has here, if it has one: if that is not doubtful, it was claimed just now, by another name.
+func (e *Engine) claim(w *worker, h *Held, had *lease) *lease {
 	if h.Task < 0 || int(h.Task) >= len(e.tasks) {
 		return nil
 	}
-	for l := w.first; l != nil; l = l.next {
-		// The answer to an earlier claim may have been lost on its way. A lease that is not doubtful was claimed just now, by another name.
-		if l.doubtful && l.handout.Task == h.Task && l.handout.Block == h.Block && l.handout.Attempt <= h.Attempt {
-			l.doubtful = false
-			w.doubts--
-			return l
-		}
+	if had != nil && had.doubtful && had.handout.Attempt <= h.Attempt {
+		had.doubtful = false
+		w.doubts--
+		return had
 	}
 	holder := scheduler.Holder{Worker: w.number, Node: w.nodeNo}
 	got, ok := e.sched.Reacquire(int(h.Task), h.Block, h.Attempt, holder)
@@ -203,7 +203,7 @@ func (e *Engine) rowOf(w *worker, task int32) *row {
 // attachLater keeps a worker that names hand-outs of an earlier epoch waiting while it is not known which blocks are ready, as long as
 // the scheduler goes through what was done before.
 func (e *Engine) attachLater(ev *Event) bool {
-	if !e.sched.More() || !slices.ContainsFunc(ev.Held, func(h Held) bool { return h.Epoch != e.cfg.Epoch }) {
+	if !e.sched.More() || !slices.ContainsFunc(ev.Held, e.isEarlier) {
 		return false
 	}
 	e.parked = append(e.parked, *ev)

@@ -46,7 +46,7 @@ type BookConfig struct {
 	HintAfter time.Duration
 	// Seed shifts the times of questions, so that runs do not all ask at once.
 	Seed uint64
-	// Heard is when a worker was last heard, negative if never.
+	// Heard is when a worker was last heard, 0 if never in this life of the run.
 	Heard func(launcher.Worker) time.Duration
 }
 
@@ -182,6 +182,8 @@ const (
 	// CallCancel: Elements of Tag. CallCancelArray: Array, of Tag.
 	CallCancel
 	CallCancelArray
+	// CallCancelArrays: Workers, which are all that is left of many arrays. It is for looking what is there first.
+	CallCancelArrays
 )
 
 // A Call is one request to the batch system.
@@ -190,6 +192,7 @@ type Call struct {
 	Tag, Array string
 	Arrays     []string
 	Elements   []int
+	Workers    []launcher.Worker
 	Nodes      []string
 	Count      int
 }

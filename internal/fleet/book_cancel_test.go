@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -69,6 +70,69 @@ func TestAnArrayOfWhichNothingIsWantedIsCancelledWholeAndAtOnce(t *testing.T) {
 	x.answer(Answer{})
 	x.list(rows("40 1 0-2 cancelled")...)
 	x.tells("1.0 ended: cancelled, ours", "1.1 ended: cancelled, ours", "1.2 ended: cancelled, ours")
+}
+
+// Where each worker is a submission of its own, the end of a run would take a second for each of them.
+func TestManyArraysOfWhichNothingIsWantedAreCancelledInAFewCalls(t *testing.T) {
+	x := newLedger(t)
+	x.b.OneByOne()
+	const n = 110
+	for i := range n {
+		tag := fmt.Sprint(i)
+		x.b.Submit(x.now, tag, 1, nil)
+		x.expect(CallSubmit)
+		x.answer(Answer{Array: "4" + tag})
+		x.lists = append(x.lists, rows(fmt.Sprintf("4%d %d 0-0 pending", i, i))...)
+	}
+	x.list(x.lists...)
+	x.said = nil
+	for i := range n {
+		x.b.Cancel(x.now, launcher.Worker{Tag: fmt.Sprint(i)})
+	}
+	x.b.Close()
+	began, asked := x.now, 0
+	for left := n; left > 0; {
+		c, ok := x.next(time.Minute)
+		switch {
+		case !ok:
+			t.Fatalf("%d are never cancelled", left)
+		case c.Kind == CallList:
+			asked++
+			x.answer(Answer{Err: errors.New("no answer")})
+			continue
+		case c.Kind != CallCancelArrays || len(c.Workers) != min(left, 100):
+			t.Fatalf("with %d left a call %+v", left, c)
+		}
+		x.answer(Answer{})
+		left -= len(c.Workers)
+	}
+	if took := x.now - began; took > 5*time.Second || asked > 1 {
+		t.Errorf("it took %v, and %d questions", took, asked)
+	}
+}
+
+// The look of a Queue before a call of many is a question, too, of which there may have been too many. And ids that no answer has shown for long
+// may be others' by now.
+func TestManyArraysAreCancelledOneByOneWhereThatCannotBeLookedAt(t *testing.T) {
+	for _, shown := range []bool{false, true} {
+		x := newLedger(t)
+		for i := range 5 {
+			x.submitted(fmt.Sprint(i), fmt.Sprintf("4%d", i), 1)
+		}
+		x.now += 2 * time.Second
+		if shown {
+			x.list(rows("40 0 0-0 pending", "41 1 0-0 pending", "42 2 0-0 pending", "43 3 0-0 pending", "44 4 0-0 pending")...)
+			for x.b.pace.polls.at() <= x.now {
+				x.b.pace.polls.take(x.now)
+			}
+		}
+		for i := range 5 {
+			x.b.Cancel(x.now, launcher.Worker{Tag: fmt.Sprint(i)})
+		}
+		if c, ok := x.next(2 * time.Second); !ok || c.Kind != CallCancelArray || c.Array != "40" {
+			t.Errorf("shown %v: a call %+v", shown, c)
+		}
+	}
 }
 
 func TestASubmissionThatWasNotMadeYetIsDropped(t *testing.T) {

@@ -3,6 +3,8 @@ package fleet
 import (
 	"slices"
 	"time"
+
+	"example.org/daisy/launcher"
 )
 
 // The pace at which a batch system is asked: it serves others too. All of it is bounded by buckets, so that no rule below, nor
@@ -19,6 +21,8 @@ const (
 	endTakes, hurries = 300 * time.Millisecond, 3
 	// changeGap is between two calls that change something.
 	changeGap = time.Second
+	// So many arrays are cancelled one by one, and of more at most so many in one call.
+	fewEnds, manyEnds = 3, 100
 	// knownEvery and accountEvery are between two of these questions.
 	knownEvery, accountEvery = time.Minute, time.Minute
 	// accountsTake is how long an end may need to get into the accounts. Asked sooner they do not have it, and are asked again a minute later.
@@ -108,7 +112,7 @@ func (p *pace) ended(now, asked time.Duration, kind CallKind, err error) {
 		default:
 			p.doubled, p.failing = 0, 0
 		}
-	case CallSubmit, CallExclude, CallThrottle, CallCancel, CallCancelArray:
+	case CallSubmit, CallExclude, CallThrottle, CallCancel, CallCancelArray, CallCancelArrays:
 		p.changedAt = now
 		p.busyTo = max(p.busyTo, now+busyFor)
 	}
@@ -260,16 +264,18 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 			return Call{Kind: CallCancelArray, Tag: t.tag, Array: t.array}, 0, true
 		}
 	}
+	var ends []*entry
 	for _, en := range b.order {
 		if en.wanted > 0 && en.wanted == en.left && en.state == planned {
 			b.leave(en, "") // the system has not heard of it
 			continue
 		}
-		if en.wanted > 0 && en.wanted == en.left && en.state == bound && en.cancel.due() && due(whole) {
-			en.cancel.made(now)
-			p.changes.take(now)
-			return Call{Kind: CallCancelArray, Tag: en.tag, Array: en.array}, 0, true
+		if en.wanted > 0 && en.wanted == en.left && en.state == bound && en.cancel.due() {
+			ends = append(ends, en)
 		}
+	}
+	if len(ends) > 0 && due(whole) {
+		return b.callEnds(now, ends), 0, true
 	}
 	b.forget()
 	if call, ok := b.callThrottle(now, due, paced); ok {
@@ -320,6 +326,30 @@ func (b *Book) choose(now time.Duration) (call Call, wake time.Duration, ok bool
 		due(p.submits.at())
 	}
 	return Call{}, wake, false
+}
+
+// callEnds cancels arrays of which nothing is wanted any more. A few are cancelled one by one, as the filters of that call need no look what is
+// there; many that the last answer has shown, as where each worker is an array of its own, together. The look before that counts as a question.
+func (b *Book) callEnds(now time.Duration, ends []*entry) Call {
+	p := &b.pace
+	p.changes.take(now)
+	first := ends[0]
+	many := slices.DeleteFunc(ends, func(en *entry) bool { return !en.shown })
+	if len(many) <= fewEnds || now < p.polls.at() {
+		first.cancel.made(now)
+		return Call{Kind: CallCancelArray, Tag: first.tag, Array: first.array}
+	}
+	p.polls.take(now)
+	call := Call{Kind: CallCancelArrays}
+	for _, en := range many[:min(len(many), manyEnds)] {
+		en.cancel.made(now)
+		for i := range en.elements {
+			if en.elements[i].state != over {
+				call.Workers = append(call.Workers, launcher.Worker{Tag: en.tag, Element: i})
+			}
+		}
+	}
+	return call
 }
 
 // due: it has not been cancelled, or in vain, and may be once more.

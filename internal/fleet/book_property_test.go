@@ -282,7 +282,7 @@ func (s *site) serve(depth int) {
 			}
 		}
 		switch c.Kind {
-		case CallSubmit, CallExclude, CallThrottle, CallCancel, CallCancelArray:
+		case CallSubmit, CallExclude, CallThrottle, CallCancel, CallCancelArray, CallCancelArrays:
 			if s.asked-s.changed < time.Second {
 				s.t.Fatalf("two changes within %v", s.asked-s.changed)
 			}
@@ -340,6 +340,12 @@ func (s *site) call(c Call) Answer {
 		}
 	case CallCancel, CallCancelArray:
 		s.cancel(c)
+	case CallCancelArrays:
+		for _, w := range c.Workers { // a Queue looks which of them are there
+			if array := s.bound[w.Tag]; slices.ContainsFunc(s.arrays, func(a *siteArray) bool { return a.id == array }) {
+				s.cancel(Call{Kind: CallCancel, Tag: w.Tag, Array: array, Elements: []int{w.Element}})
+			}
+		}
 	}
 	return Answer{}
 }
@@ -583,7 +589,7 @@ func (s *site) checkRates() {
 			}
 		}
 	}
-	most(150, CallList, CallKnown, CallCancel) // elements are looked for before they are cancelled
+	most(150, CallList, CallKnown, CallCancel, CallCancelArrays) // elements are looked for before they are cancelled
 	most(60, CallSubmit)
 	most(20, CallAccount)
 }
@@ -631,7 +637,7 @@ func TestAnHourWithAHundredWorkers(t *testing.T) {
 			s.pass(every)
 		}
 		s.checkRates()
-		if n := len(s.calls[CallCancel]) + len(s.calls[CallCancelArray]) + len(s.calls[CallExclude]) + len(s.calls[CallThrottle]); n > 60 {
+		if n := len(s.calls[CallCancel]) + len(s.calls[CallCancelArray]) + len(s.calls[CallCancelArrays]) + len(s.calls[CallExclude]) + len(s.calls[CallThrottle]); n > 60 {
 			t.Fatalf("%d changes in an hour", n)
 		}
 	})

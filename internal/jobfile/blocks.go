@@ -267,7 +267,8 @@ func (t table) margin(key string, dims int) (geom.Coordinate, bool) {
 		return none, true
 	}
 	const most = farthest
-	if _, single := v.(int64); single {
+	switch v.(type) {
+	case int64, outOfRange:
 		n, ok := t.integer(key, 0, most)
 		return geom.Fill(dims, n), ok
 	}

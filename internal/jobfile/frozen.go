@@ -14,7 +14,10 @@ import (
 // Frozen is the job file as a run keeps it: its text, and above it in comments where it came from and what the command line added.
 func Frozen(source []byte, path, dir string, sets []string, opts Options) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# The job file %q as it was at the start of the run; relative paths start at %q.\n", filepath.Join(dir, filepath.Base(path)), dir)
+	if _, handed := descriptor(path); !handed {
+		path = filepath.Join(dir, filepath.Base(path))
+	}
+	fmt.Fprintf(&b, "# The job file %q as it was at the start of the run; relative paths start at %q.\n", path, dir)
 	for _, s := range sets {
 		fmt.Fprintf(&b, "# --set %q\n", s)
 	}

@@ -2,9 +2,12 @@ package jobfile_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"example.org/daisy/internal/jobfile"
@@ -36,6 +39,61 @@ func TestTheFrozenFileSaysWhatTheCommandLineAddedAndIsAJobFile(t *testing.T) {
 	}
 	if j, err = jobfile.Load(write(t, string(j.Frozen)), nil, jobfile.Options{}); err != nil || j.Name != "my_job" {
 		t.Errorf("got %+v, %v", j, err)
+	}
+}
+
+// mask is a .npy file of three blocks, of which one is skipped.
+const mask = "\x93NUMPY\x01\x00\x38\x00{'descr': '|u1', 'fortran_order': False, 'shape': (3,)}\n\x00\x01\x00"
+
+func TestAFrozenJobHasTheMaskOfWhichThereIsACopy(t *testing.T) {
+	file := write(t, small+"skip_mask = \"mask.npy\"\n")
+	dir := filepath.Dir(file)
+	if err := os.WriteFile(filepath.Join(dir, "mask.npy"), []byte(mask), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	j, err := jobfile.Load(file, nil, jobfile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := write(t, string(j.Frozen))
+	copied := jobfile.Options{Mask: func(task string) string { return filepath.Join(filepath.Dir(kept), task+".npy") }}
+	if again, err := jobfile.LoadFrozen(kept, nil, copied); err != nil || again.Tasks[0].Mask.Count() != 1 {
+		t.Errorf("without a copy: got %+v, %v, want the mask itself", again, err)
+	}
+	if err := os.Rename(filepath.Join(dir, "mask.npy"), copied.Mask("a")); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := jobfile.LoadFrozen(kept, nil, copied); err != nil || again.Tasks[0].Mask.Count() != 1 || j.Changes(again) != nil {
+		t.Errorf("with a copy alone: got %+v, %v, want the job as it was", again, err)
+	}
+}
+
+func TestAJobFileThatIsHandedOverOpenIsOneOfThePresentFolder(t *testing.T) {
+	file := write(t, small)
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	inherited, err := syscall.Dup(int(f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(inherited)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(filepath.Dir(file))
+	path := fmt.Sprintf("/dev/fd/%d", inherited)
+	j, err := jobfile.Load(path, nil, jobfile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.Dir != filepath.Dir(file) || !strings.HasPrefix(string(j.Frozen), "# The job file \""+path+"\" as it was") {
+		t.Errorf("got the folder %s and\n%s", j.Dir, j.Frozen)
+	}
+	if out, _ := exec.Command("sh", "-c", "cat "+path).Output(); len(out) > 0 {
+		t.Errorf("a program that it starts has the file: %q", out)
 	}
 }
 

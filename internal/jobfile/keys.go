@@ -77,7 +77,7 @@ func Keys() []Key {
 		{"task", "max_lost", "integer", number(d.MaxLost), "A block fails when a worker that ran it has died by itself this many times.", ""},
 		{"task", "max_worker_restarts", "integer", number(d.MaxWorkerRestarts), "The task starts no more workers after this many in a row ended by themselves before a block came back.", ""},
 		{"task", "env", "table of strings", "none", "Variables that are added to the environment of the code: `{ NAME = \"value\" }`. Names that begin with `DAISY_` are taken.", ""},
-		{"task", "skip_mask", "path", "none", "A `.npy` file of bool or uint8 with the shape of the grid of blocks: blocks that are not 0 in it are skipped in this run.", ""},
+		{"task", "skip_mask", "path", "none", "A `.npy` file of bool or uint8 with the shape of the grid of blocks: blocks that are not 0 in it are skipped in this run, which keeps a copy of it.", ""},
 		{"task", "resource_tracking", "boolean", "false", "`true`: measure what each block uses: time, CPU, memory of all its processes, bytes read and written. It is kept in the statistics and, with `tracking`, block by block.", ""},
 		{"task", "enforce_memory", "boolean", "false", "`true`: the processes of a block cannot have more memory than `requires.memory` says; see [below](#memory-that-is-enforced).", ""},
 		{"task", "slurm", "table", "none", "Options of Slurm for this task, in `[task.slurm]`; see [below](#slurm). Any of them may stand in `[slurm]` once for all tasks.", ""},

@@ -36,6 +36,9 @@ type Options struct {
 	CheckSlurm func(dir string, options map[string][]string) (faults, warnings []OptionFault)
 	// CheckCoordinator does the same with those of the job that is the coordinator.
 	CheckCoordinator func(options map[string][]string) (faults, warnings []OptionFault)
+	// Mask is the path of the copy of a task's mask in a run directory, which is read in place of the mask where there is one. nil = there are
+	// no copies.
+	Mask func(task string) (path string)
 	// Below are files of defaults, the first above the next; see ReadBelow.
 	Below []Below
 }
@@ -50,7 +53,11 @@ func Load(path string, sets []string, opts Options) (*job.Job, error) {
 	if err != nil {
 		return nil, failure(path, 0, "%v", err)
 	}
-	dir, err := filepath.Abs(filepath.Dir(path))
+	folder := filepath.Dir(path)
+	if keepOpen(path) {
+		folder = "."
+	}
+	dir, err := filepath.Abs(folder)
 	if err != nil {
 		return nil, failure(path, 0, "%v", err)
 	}
@@ -156,7 +163,8 @@ func decode(file, text string) (doc map[string]any, root *node, _ *Errors) {
 	if deepAt > 0 {
 		return nil, nil, failure(file, deepAt, "nested more than %d levels deep; that is no job file", deepest)
 	}
-	if _, err := toml.Decode(text, &doc); err != nil {
+	doc, err := decodeTOML(text)
+	if err != nil {
 		var syntax toml.ParseError
 		if errors.As(err, &syntax) {
 			return nil, nil, failure(file, syntax.Position.Line, "%s", strings.TrimSuffix(syntax.Message, "."))

@@ -191,6 +191,9 @@ func (t table) amount(name string) (int64, bool) {
 			return 0, false
 		}
 		return int64(n), true
+	case outOfRange:
+		t.fail(name, "%v is out of range; allowed is 0 to %d", v, int64(most))
+		return 0, false
 	}
 	t.want(name, "a number")
 	return 0, false

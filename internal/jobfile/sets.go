@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/BurntSushi/toml"
-
 	"example.org/daisy/internal/job"
 )
 
@@ -116,11 +114,11 @@ func (l *loader) taskOfSet(path string) (map[string]any, *node, string, error) {
 // setValue is the TOML value that a text is, else the text itself. bare is the text where it was not quoted. Dates count as text:
 // no key takes one.
 func setValue(text string) (value any, bare string) {
-	var doc map[string]any
 	if _, deepAt := positions("v = " + text); deepAt > 0 {
 		return text, text
 	}
-	if _, err := toml.Decode("v = "+text, &doc); err != nil || len(doc) != 1 {
+	doc, err := decodeTOML("v = " + text)
+	if err != nil || len(doc) != 1 {
 		return text, text
 	}
 	switch v := doc["v"].(type) {

@@ -74,6 +74,8 @@ func found(v any) string {
 			text += ".0" // as it stands in the file: 2.0 is not an integer
 		}
 		return "the float " + text
+	case outOfRange:
+		return fmt.Sprintf("the number %s, which 64 bits cannot hold", string(v))
 	case bool:
 		return fmt.Sprintf("the boolean %v", v)
 	case time.Time:
@@ -192,19 +194,18 @@ func (t table) integer(key string, least, most int64) (int64, bool) {
 		return 0, false
 	}
 	n, ok := v.(int64)
-	if !ok {
+	far, isFar := v.(outOfRange)
+	switch {
+	case !ok && !isFar:
 		t.want(key, "an integer")
-		return 0, false
+	case isFar && far.isNegative() || ok && n < least:
+		t.fail(key, "%v is too small; allowed is %d or more", v, least)
+	case isFar || n > most:
+		t.fail(key, "%v is too large; allowed is %d or less", v, most)
+	default:
+		return n, true
 	}
-	if n < least {
-		t.fail(key, "%d is too small; allowed is %d or more", n, least)
-		return 0, false
-	}
-	if n > most {
-		t.fail(key, "%d is too large; allowed is %d or less", n, most)
-		return 0, false
-	}
-	return n, true
+	return 0, false
 }
 
 func (t table) count(key string, least int64, into *int) {
@@ -300,6 +301,10 @@ func (t table) integers(key string, least int64) ([]int64, bool) {
 	}
 	out := make([]int64, 0, len(list))
 	for i, item := range list {
+		if far, ok := item.(outOfRange); ok {
+			t.failItem(key, i, "%s on axis %d is too far from 0; allowed is within 2^58 of it", far, i)
+			return nil, false
+		}
 		n, ok := item.(int64)
 		if !ok {
 			t.failItem(key, i, "item %d is %s, wanted an integer", i+1, found(item))

@@ -1,9 +1,12 @@
 package jobfile
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"strings"
 
@@ -169,12 +172,24 @@ func (t table) readMask(task *job.Task) {
 	if !ok || task.Grid == nil || task.Grid.Len() == 0 {
 		return
 	}
-	bits, err := array.OpenMask(path, task.Grid.Shape())
+	keepOpen(path)
+	at := path
+	if t.load.opts.Mask != nil {
+		if copied := t.load.opts.Mask(task.ID); exists(copied) { // else an earlier version has begun the run
+			at = copied
+		}
+	}
+	bits, err := array.OpenMask(at, task.Grid.Shape())
 	if err != nil {
 		t.fail("skip_mask", "%v; allowed is a .npy file of bool or uint8 with the shape of the grid of blocks, %v", err, task.Grid.Shape())
 		return
 	}
 	task.SkipMask, task.Mask = path, scheduler.Bitmap(bits)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // readOutput reads output and chunk_race.

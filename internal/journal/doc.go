@@ -62,7 +62,12 @@
 //
 // # Take-over
 //
-// A reader sees also what a killed writer had written but not synced. So
-// Create syncs the files of earlier epochs before it states that it builds
-// on them. Changes of the directory are taken to reach the disk in their order.
+// A reader sees also what a killed writer had written but not synced, and what
+// an fsync that failed has lost: the kernel shows that as long as it has the
+// memory, and no later fsync brings it to the disk. Create has to build on what
+// it was told was read. All of that but the last segment was synced before its
+// successor was begun; so the last segment is copied to a file whose name ends
+// in .tmp, which is synced and takes its name, before the new epoch has
+// a file. A writer that was taken over goes on in a file without a name.
+// Changes of the directory are taken to reach the disk in their order.
 package journal

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -108,20 +110,15 @@ func Create(dir string, epoch uint64, options ...Option) (*Journal, error) {
 	return j, nil
 }
 
-// settle makes durable what earlier epochs left: Read gives also what a writer
-// that was killed had written but not synced, and this epoch builds on it.
-// Their names become durable no later than that of this epoch's first segment.
+// settle makes durable what earlier epochs left, as this one builds on it. Only of the last segment that is in doubt: each one is begun
+// after all before it was synced. Its name becomes durable no later than that of this epoch's first segment.
 func (j *Journal) settle() error {
-	files, snapshots, _, err := list(j.disk, j.dir)
+	segments, snapshots, _, err := list(j.disk, j.dir)
 	if err != nil {
 		return err
 	}
-	for _, f := range slices.Concat(files, snapshots) {
-		err := j.disk.Sync(f.path)
-		size := int64(0)
-		if err == nil {
-			size, err = j.disk.Size(f.path)
-		}
+	for _, f := range slices.Concat(segments, snapshots) {
+		size, err := j.disk.Size(f.path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // dropped just then, by a compaction of a writer that was taken over: its snapshot was durable before
 		}
@@ -134,7 +131,83 @@ func (j *Journal) settle() error {
 			j.closed.bytes += size
 		}
 	}
+	// One of this epoch is another writer's, and begin finds it.
+	if n := len(segments); n > 0 && segments[n-1].epoch < j.epoch {
+		return j.rewrite(segments)
+	}
 	return nil
+}
+
+// rewrite puts a durable copy in the place of the last segment. Read gives what its writer had not synced, and what a sync that failed has lost: the
+// kernel goes on showing that, and no later sync brings it to the disk.
+func (j *Journal) rewrite(segments []segmentFile) error {
+	last := segments[len(segments)-1].path
+	data, err := j.disk.Read(last, nil, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	if err := j.has(segments, data); err != nil {
+		return fmt.Errorf("%s: %v was there a moment ago, and is not any more (%w): an earlier write to the disk had failed. Resume again", last, j.after, err)
+	}
+	temporary := strings.TrimSuffix(last, segmentEnd) + unfinishedEnd
+	if err := j.writeFile(temporary, data); err != nil {
+		return err
+	}
+	return j.disk.Rename(temporary, last)
+}
+
+// has gives an error if segments, the last one of which holds data, do not have all that this epoch builds on.
+func (j *Journal) has(segments []segmentFile, data []byte) error {
+	var why error
+	for i := len(segments) - 1; i >= 0 && segments[i].epoch == j.after.Epoch; i-- {
+		if i < len(segments)-1 {
+			var err error
+			if data, err = j.disk.Read(segments[i].path, nil, math.MaxInt64); errors.Is(err, fs.ErrNotExist) {
+				return nil // dropped just then, as above
+			} else if err != nil {
+				return err
+			}
+		}
+		h, err := parseSegmentHeader(data)
+		if err != nil { // nothing in it counts: all has to be in those before it
+			why = err
+			continue
+		}
+		found, err := scan(data, h.epoch, h.first, j.after.Record+1, func(uint64, []byte) error { return nil })
+		if found.damaged {
+			err = errors.New(found.reason)
+		}
+		return err
+	}
+	return why
+}
+
+// writeFile makes a file durable, but for its name, in place of what an earlier try has left. After an error it is not there.
+func (j *Journal) writeFile(path string, parts ...[]byte) error {
+	if err := j.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := j.disk.Create(path)
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if err == nil {
+			err = writeAll(f, path, part)
+		}
+	}
+	if err == nil {
+		if err = f.Sync(); err != nil {
+			err = withPath("sync", path, err)
+		}
+	}
+	if cerr := f.Close(); err == nil && cerr != nil {
+		err = withPath("close", path, cerr)
+	}
+	if err != nil {
+		_ = j.disk.Remove(path)
+	}
+	return err
 }
 
 // Append adds a record to the next commit and returns its number. The record

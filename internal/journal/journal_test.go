@@ -211,11 +211,14 @@ func TestAppendGoesOnWhileAnotherGoroutineCommits(t *testing.T) {
 
 func TestAnEpochCanBeBegunOnlyOnce(t *testing.T) {
 	dir := t.TempDir()
-	mustCreate(t, dir, 4)
+	first := mustCreate(t, dir, 4)
 	_, err := Create(dir, 4)
 	if !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "another coordinator has begun this epoch already") {
 		t.Errorf("second Create: %v", err)
 	}
+	first.Append([]byte("a")) // it goes on
+	mustCommit(t, first, 1)
+	wantRecords(t, dir, "4/1 a")
 	if _, err := Create(dir, 0); err == nil {
 		t.Error("epoch 0 was accepted")
 	}
@@ -264,9 +267,11 @@ func TestAWriterThatWasTakenOverAddsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := mustCreate(t, dir, 2, After(report.Last))
 	old.Append([]byte("too late"))
 	mustCommit(t, old, 2)
+	next := mustCreate(t, dir, 2, After(report.Last))
+	old.Append([]byte("later still"))
+	mustCommit(t, old, 3)
 	next.Append([]byte("b"))
 	mustCommit(t, next, 1)
 	report = wantRecords(t, dir, "1/1 a", "2/1 b")

@@ -9,7 +9,7 @@ import (
 
 // segmentName is the file name of a segment, padded so that names sort.
 func segmentName(epoch uint64, segment uint32) string {
-	return fmt.Sprintf("journal-%06d-%06d.log", epoch, segment)
+	return fmt.Sprintf("journal-%06d-%06d%s", epoch, segment, segmentEnd)
 }
 
 type segmentFile struct {
@@ -31,7 +31,7 @@ type Disk interface {
 	Create(path string) (File, error) // fails if the file exists
 	Remove(path string) error
 	Rename(from, to string) error
-	Sync(path string) error // of a file's bytes or a directory's entries
+	Sync(dir string) error // makes the names in a directory durable
 	// List gives the names in a directory, in any order.
 	List(dir string) ([]string, error)
 	// Size is the length of a file in bytes.
@@ -54,8 +54,8 @@ func (osDisk) Remove(path string) error { return os.Remove(path) }
 
 func (osDisk) Rename(from, to string) error { return os.Rename(from, to) }
 
-func (osDisk) Sync(path string) error {
-	f, err := os.Open(path)
+func (osDisk) Sync(dir string) error {
+	f, err := os.Open(dir)
 	if err != nil {
 		return err
 	}

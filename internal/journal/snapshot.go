@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
 	"math"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 
 const (
 	snapshotHeaderSize = 40
+	segmentEnd         = ".log"
 	snapshotEnd        = ".snap"
 	unfinishedEnd      = ".tmp"
 )
@@ -76,11 +76,8 @@ func (j *Journal) Compact(at Closed, state []byte) error {
 func (j *Journal) compact(at Closed, state []byte) error {
 	final := filepath.Join(j.dir, snapshotName(at.Last.Epoch, at.segment, snapshotEnd))
 	temporary := strings.TrimSuffix(final, snapshotEnd) + unfinishedEnd
-	if err := j.disk.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // of an earlier try
-	}
-	if err := j.writeSnapshot(temporary, at, state); err != nil {
-		_ = j.disk.Remove(temporary)
+	parts := appendSnapshot(at, state)
+	if err := j.writeFile(temporary, parts[:]...); err != nil {
 		return err
 	}
 	if j.check != nil {
@@ -100,27 +97,6 @@ func (j *Journal) compact(at Closed, state []byte) error {
 	j.snapshot = int64(len(state))
 	j.commit.Unlock()
 	return j.drop(at)
-}
-
-func (j *Journal) writeSnapshot(path string, at Closed, state []byte) error {
-	f, err := j.disk.Create(path)
-	if err != nil {
-		return err
-	}
-	for _, part := range appendSnapshot(at, state) {
-		if err == nil {
-			err = writeAll(f, path, part)
-		}
-	}
-	if err == nil {
-		if err = f.Sync(); err != nil {
-			err = withPath("sync", path, err)
-		}
-	}
-	if cerr := f.Close(); err == nil && cerr != nil {
-		err = withPath("close", path, cerr)
-	}
-	return err
 }
 
 // appendSnapshot gives the bytes of a snapshot: its header, the state, and the checksum of both.
@@ -161,7 +137,7 @@ func snapshotName(epoch uint64, segment uint32, end string) string {
 }
 
 // list gives the files of a journal in the order in which they were written:
-// segments, snapshots, and snapshots that were never finished.
+// segments, snapshots, and those that were never finished.
 func list(d Disk, dir string) (segments, snapshots, unfinished []segmentFile, err error) {
 	names, err := d.List(dir)
 	if err != nil {
@@ -169,13 +145,13 @@ func list(d Disk, dir string) (segments, snapshots, unfinished []segmentFile, er
 	}
 	for _, name := range names {
 		var into *[]segmentFile
-		begin, end := "snapshot-", filepath.Ext(name)
-		switch {
-		case strings.HasPrefix(name, "journal-") && end == ".log":
-			begin, into = "journal-", &segments
-		case strings.HasPrefix(name, begin) && end == snapshotEnd:
+		begin, end := name[:strings.IndexByte(name, '-')+1], filepath.Ext(name)
+		switch begin + end {
+		case "journal-" + segmentEnd:
+			into = &segments
+		case "snapshot-" + snapshotEnd:
 			into = &snapshots
-		case strings.HasPrefix(name, begin) && end == unfinishedEnd:
+		case "journal-" + unfinishedEnd, "snapshot-" + unfinishedEnd:
 			into = &unfinished
 		default:
 			continue

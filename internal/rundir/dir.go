@@ -29,6 +29,7 @@ const (
 	binDir     = "bin"
 	journalDir = "journal"
 	logsDir    = "logs"
+	masksDir   = "masks"
 	outboxDir  = "outbox"
 	scriptsDir = "scripts"
 )

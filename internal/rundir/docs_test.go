@@ -46,7 +46,7 @@ func TestTheDocumentationHasEveryFileOfARunDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, err := range []error{
-		d.MakeScripts(), d.WriteJob(nil), d.WriteDiscovery(Discovery{}), d.WritePort(1), d.WriteStats(nil), l.Unlock(),
+		d.CopyMask("a", worker), d.MakeScripts(), d.WriteJob(nil), d.WriteDiscovery(Discovery{}), d.WritePort(1), d.WriteStats(nil), l.Unlock(),
 		d.WriteCoordinatorJob(CoordinatorJob{Job: "7"}), os.WriteFile(d.CoordinatorLog(), nil, 0o600),
 	} {
 		if err != nil {

@@ -42,7 +42,7 @@ type LockedError struct {
 func (e *LockedError) Error() string {
 	who := "another coordinator"
 	if e.Owner.Host != "" {
-		who = fmt.Sprintf("pid %d on %s, since %s, epoch %d", e.Owner.PID, e.Owner.Host, e.Owner.Since.Format(time.RFC3339), e.Owner.Epoch)
+		who = fmt.Sprintf("pid %d on %s, since %s", e.Owner.PID, e.Owner.Host, e.Owner.Since.Format(time.RFC3339))
 	}
 	return fmt.Sprintf("%s: the run is being coordinated by %s; stop that one first, or give --take-over if it is gone", e.Path, who)
 }

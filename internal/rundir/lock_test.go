@@ -111,7 +111,7 @@ func TestOneCoordinatorAtATime(t *testing.T) {
 
 func TestTheMessageOfALockSaysWhoHasItAndWhatToDo(t *testing.T) {
 	e := &LockedError{"/runs/x", Owner{Host: "login1", PID: 17, Since: time.Date(2026, 11, 30, 15, 4, 5, 0, time.UTC), Epoch: 2}}
-	want := "/runs/x: the run is being coordinated by pid 17 on login1, since 2026-11-30T15:04:05Z, epoch 2; stop that one first, or give --take-over if it is gone"
+	want := "/runs/x: the run is being coordinated by pid 17 on login1, since 2026-11-30T15:04:05Z; stop that one first, or give --take-over if it is gone"
 	if got := e.Error(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

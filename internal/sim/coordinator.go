@@ -201,11 +201,14 @@ func (co *coordinator) compact() {
 		return err
 	}))...)
 	if err != nil {
-		w.checks.fail("the journal cannot be read for a snapshot: %v", err)
+		if w.logf("epoch %d: compact: %v", co.epoch, err); !w.disk.rotten {
+			w.checks.fail("the journal cannot be read for a snapshot: %v", err)
+		}
 		return
 	}
-	w.checks.compacts(at.Last, from)
-	if err := co.journal.Compact(at, past.AppendBytes(nil)); err != nil {
+	state := past.AppendBytes(nil)
+	w.checks.compacts(at.Last, state, from)
+	if err := co.journal.Compact(at, state); err != nil {
 		w.logf("epoch %d: compact: %v", co.epoch, err)
 		return
 	}
@@ -583,7 +586,7 @@ func (co *coordinator) sendLazyTo(l *link) {
 func (co *coordinator) sendTo(l *link) {
 	p := l.out
 	l.out, l.lazy = nil, false
-	if w := co.world; w.net.flaky.has(w.now) && slices.ContainsFunc(p.orders, func(o order) bool { return o.kind == engine.EffectWelcome }) && w.net.rng.IntN(8) > 0 {
+	if w := co.world; w.net.flaky.has(w.now) && w.net.cutsOff(p.orders) {
 		w.saw(sawFlaky)
 		w.recycle(p)
 		w.sendToWorker(w.packet(l), workerClosed)

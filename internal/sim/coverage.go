@@ -11,6 +11,8 @@ const (
 	sawPower                          // with its machine
 	sawDiskFull                       // a write found no space
 	sawSyncFailed
+	sawForgotten     // what a failed sync had lost was not seen any more
+	sawRot           // a changed journal was refused
 	sawStalled       // an event had to wait for a coordinator that was stopped
 	sawAwake         // a coordinator that was taken over did something
 	sawFenced        // and could not commit
@@ -74,7 +76,7 @@ const (
 	sights
 )
 
-var sightNames = [sights]string{"coordinator killed at an effect", "killed on its disk", "killed before a commit", "power failure", "disk full", "sync failed", "coordinator stopped",
+var sightNames = [sights]string{"coordinator killed at an effect", "killed on its disk", "killed before a commit", "power failure", "disk full", "sync failed", "bytes of a failed sync forgotten", "changed journal refused", "coordinator stopped",
 	"taken over and awake", "commit refused after a takeover", "worker died", "worker stopped", "connection ended", "half-open connection", "connection ended before a welcome", "packet held back", "coordinator unreachable", "workers refused",
 	"worker ended as it started", "user code cannot start", "ended by a person", "silent worker gave up", "result left in the outbox", "result taken from the outbox", "block ran twice at once", "journal snapshot",
 	"block timed out", "block out of memory", "block ended its worker", "worker reassigned", "block recalled", "worker taken over with blocks", "failed blocks run again", "worker came by itself", "its name was taken", "run without a launcher",

@@ -19,20 +19,21 @@ const sector = 512
 type killed struct{}
 
 // A memDisk is the files of the run directory. What was written is seen at once; a power failure takes away what was not synced, sector by
-// sector, and of the changes of directories the last ones. After a failed sync the bytes are still seen, and no later sync brings them
-// to the disk.
+// sector, and of the changes of directories the last ones. After a failed sync the bytes are still seen, until nobody remembers them, and no
+// later sync brings them to the disk.
 type memDisk struct {
 	rng     *rand.Rand
 	saw     func(sight)
 	files   map[string]*memFile
 	locks   map[string]*coordinator // of groups of tracking
 	changes []dirChange             // not synced
-	// full: nothing more can be written. failSync: the next sync fails.
-	full, failSync bool
+	freed   []byte                  // of the file that went last: what stands in sectors that nobody has written yet
+	// full: nothing more can be written. failSync: the next sync fails; killSync: and the coordinator dies before it can do anything about it.
+	full, failSync, killSync bool
 	// failedSync: one has failed, or is to, since a coordinator began.
 	failedSync bool
-	// ioError: one was to fail ever. What it lost is seen until a power failure takes it.
-	ioError bool
+	// forgot: what a failed sync had lost is not seen any more since a coordinator began. rotten: bytes have changed that were durable.
+	forgot, rotten bool
 	// killIn kills the coordinator at so many operations from now; 0 = never.
 	killIn int
 	syncs  int64
@@ -108,9 +109,11 @@ func (d *memDisk) rename(name string, f *memFile) {
 // Remove removes a file.
 func (d *memDisk) Remove(name string) error {
 	d.step()
-	if d.files[name] == nil {
+	f := d.files[name]
+	if f == nil {
 		return noFile("remove", name, fs.ErrNotExist)
 	}
+	d.freed = f.data
 	d.rename(name, nil)
 	return nil
 }
@@ -121,6 +124,9 @@ func (d *memDisk) Rename(from, to string) error {
 	f := d.files[from]
 	if f == nil {
 		return noFile("rename", from, fs.ErrNotExist)
+	}
+	if old := d.files[to]; old != nil {
+		d.freed = old.data
 	}
 	d.rename(from, nil)
 	d.rename(to, f)
@@ -137,11 +143,8 @@ func (d *memDisk) Size(name string) (int64, error) {
 	return int64(len(f.data)), nil
 }
 
-// Sync makes the bytes of a file durable, or the names in a directory.
-func (d *memDisk) Sync(name string) error {
-	if f := d.files[name]; f != nil && !f.dir {
-		return f.Sync()
-	}
+// Sync makes names durable.
+func (d *memDisk) Sync(string) error {
 	d.step()
 	d.changes = d.changes[:0]
 	return nil
@@ -165,7 +168,13 @@ func (d *memDisk) Read(name string, b []byte, most int64) ([]byte, error) {
 	if f == nil {
 		return nil, noFile("open", name, fs.ErrNotExist)
 	}
-	return append(b[:0], f.data[:min(int64(len(f.data)), most)]...), nil
+	b = append(b[:0], f.data[:min(int64(len(f.data)), most)]...)
+	if len(f.lost) > 0 && len(f.undo) == 0 && d.rng.IntN(4) == 0 { // the memory was needed for something else
+		d.forgot = true
+		d.note(sawForgotten)
+		f.forget()
+	}
+	return b, nil
 }
 
 func (f *memFile) Write(b []byte) (int, error) {
@@ -200,6 +209,9 @@ func (f *memFile) Sync() error {
 		f.disk.failSync = false
 		f.disk.note(sawSyncFailed)
 		f.lost, f.undo = append(f.lost, f.undo...), nil
+		if f.disk.killSync {
+			f.disk.killIn = 1
+		}
 		return errors.New("input/output error")
 	}
 	f.undo = f.undo[:0]
@@ -255,14 +267,20 @@ func (f *memFile) powerFailure() {
 	for _, w := range slices.Backward(f.undo) {
 		f.unwrite(w, true)
 	}
+	f.undo = nil
+	f.forget()
+}
+
+// forget leaves what is on the disk of what failed syncs have lost.
+func (f *memFile) forget() {
 	for _, w := range slices.Backward(f.lost) {
 		f.unwrite(w, false)
 	}
-	f.undo, f.lost = nil, nil
+	f.lost = nil
 }
 
 // unwrite takes a write back, but for the sectors that had reached the disk by chance. What it added is cut off behind the last of them; or the length had
-// reached the disk before, and whatever stood in those sectors is there, zeros or not.
+// reached the disk before, and whatever stood in those sectors is there: zeros, bytes of a file that was removed, or anything else.
 func (f *memFile) unwrite(w memWrite, chance bool) {
 	size := len(w.was) + w.grew
 	if size == 0 || w.at+size > len(f.data) {
@@ -271,6 +289,10 @@ func (f *memFile) unwrite(w memWrite, chance bool) {
 	reached := 0 // bytes of the growth that stay
 	length := f.disk.rng.IntN(4) == 0
 	garbage := length && f.disk.rng.IntN(2) == 0
+	freed := f.disk.freed
+	if garbage && len(freed) > 0 {
+		freed = freed[f.disk.rng.IntN(len(freed)):]
+	}
 	for from, to := 0, 0; from < size; from = to {
 		to = min((w.at+from)/sector*sector+sector-w.at, size)
 		if chance && f.disk.rng.IntN(2) == 0 {
@@ -280,7 +302,9 @@ func (f *memFile) unwrite(w memWrite, chance bool) {
 		for i := from; i < to; i++ {
 			if i < len(w.was) {
 				f.data[w.at+i] = w.was[i]
-			} else if f.data[w.at+i] = 0; garbage {
+			} else if f.data[w.at+i] = 0; garbage && i < len(freed) {
+				f.data[w.at+i] = freed[i]
+			} else if garbage {
 				f.data[w.at+i] = byte(f.disk.rng.Uint32())
 			}
 		}

@@ -32,7 +32,7 @@ const (
 	FaultPower
 	// FaultDiskFull fills the disk for a while.
 	FaultDiskFull
-	// FaultSync has one sync fail.
+	// FaultSync has one sync fail; with an odd N the coordinator dies of it.
 	FaultSync
 	// FaultSlowSync makes commits slow for a while.
 	FaultSlowSync
@@ -92,11 +92,13 @@ const (
 	// FaultForgets: the controller loses its state, and gives ids to others. FaultHand: an administrator cancels an element.
 	FaultForgets
 	FaultHand
+	// FaultRot: bytes of the journal change on the disk, and the coordinator dies.
+	FaultRot
 	faultKinds
 )
 
 var faultNames = [...]string{"crash", "crash-on-disk", "uncommitted", "power", "disk-full", "sync", "slow-sync", "stall", "suspend", "take-over", "worker-dies", "worker-stalls",
-	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "set", "exclude", "stop-worker", "guest", "flaky", "partial", "gang", "vanish", "beside", "forgets", "hand"}
+	"disconnect", "half-open", "cut", "cut-out", "cut-in", "slow-net", "refuse", "duds", "broken", "stop", "node", "preempt", "black-hole", "drain", "netless", "deaf", "empty", "unsure", "lost", "late", "twice", "set", "exclude", "stop-worker", "guest", "flaky", "partial", "gang", "vanish", "beside", "forgets", "hand", "rot"}
 
 // String is the fault's name.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -185,7 +187,13 @@ func (a *faultActor) happen(f *Fault, n uint64) {
 		w.disk.full = true
 		a.passes(f, n)
 	case FaultSync:
-		w.disk.failSync, w.disk.failedSync, w.disk.ioError = true, true, true
+		w.disk.failSync, w.disk.failedSync = true, true
+		w.disk.killSync, w.resumeIn = f.N%2 == 1, f.For
+	case FaultRot:
+		if w.disk.rot(journalDir, f.N) && alive {
+			w.resumeIn = f.For
+			w.crash(co)
+		}
 	case FaultSlowSync:
 		w.slowSync = lasts
 	case FaultStall:

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"example.org/daisy/internal/engine"
@@ -26,8 +27,9 @@ type checks struct {
 	applies  int64
 	snapshot engine.Snapshot
 
-	// archive has the records that snapshots of the journal stand for, by the place up to which they do.
-	archive map[journal.Position][][]byte
+	// wrote has the records of each epoch, in their order; archive what snapshots of the journal say, by the place up to which they do.
+	wrote   map[uint64][][]byte
+	archive map[journal.Position]archived
 
 	tags map[string]uint64 // submissions by the epoch that made them
 	made map[string]bool   // those that a launcher was asked for, by whichever coordinator
@@ -87,7 +89,8 @@ func (c *checks) begins(co *coordinator, p *scheduler.Pipeline) {
 	c.of, c.record, c.durable, c.waiting = co, 0, 0, c.waiting[:0]
 	c.refused, c.leases, c.ran = make(map[scheduler.Lease]bool), make(map[scheduler.Lease]bool), make(map[scheduler.Lease]need)
 	if c.tasks == nil {
-		c.tags, c.made, c.archive = make(map[string]uint64), make(map[string]bool), make(map[journal.Position][][]byte)
+		c.tags, c.made, c.archive = make(map[string]uint64), make(map[string]bool), make(map[journal.Position]archived)
+		c.wrote = make(map[uint64][][]byte)
 		for i, t := range p.Tasks() {
 			n := t.Grid.Len()
 			k := taskChecks{blocks: n, done: scheduler.NewBitmap(n), counted: scheduler.NewBitmap(n), failures: make(map[int64]int32), running: make(map[int64]execution)}
@@ -164,6 +167,7 @@ func (c *checks) effect(co *coordinator, f *engine.Effect) {
 // appended notes a record. Only what the checks need is looked at: the kind is the second byte.
 func (c *checks) appended(raw []byte) {
 	c.record++
+	c.wrote[c.world.epoch] = append(c.wrote[c.world.epoch], slices.Clone(raw))
 	switch kind := engine.RecordKind(raw[1]); kind {
 	case engine.RecordSet:
 		c.relimit = true

@@ -62,7 +62,7 @@ type network struct {
 	slow         interval
 	slowBy       time.Duration
 	nodes        []cut // by node
-	// flaky: connections end when a worker is to hear that it is welcome.
+	// flaky: connections end when a worker is to hear that it is welcome, or before that, that it is let in.
 	flaky interval
 	// hostDown: the coordinator's machine has no power. Nobody answers, and nobody refuses.
 	hostDown bool
@@ -205,4 +205,17 @@ func (w *World) reset(l *link) {
 	if l.workerOpen && !l.deaf && !w.net.hostDown {
 		w.sendToWorker(w.packet(l), workerClosed)
 	}
+}
+
+// cutsOff reports whether a connection ends that is flaky, instead of letting a worker hear this.
+func (n *network) cutsOff(orders []order) bool {
+	for i := range orders {
+		switch orders[i].kind {
+		case engine.EffectWelcome:
+			return n.rng.IntN(8) > 0
+		case engine.EffectJoined:
+			return n.rng.IntN(8) == 0
+		}
+	}
+	return false
 }

@@ -196,13 +196,14 @@ func (q *queue) make(c *call, n uint64) {
 		q.makeSubmission(c, n)
 	case engine.EffectCancel:
 		w.saw(sawCancelled)
-		tag := c.workers[0].Tag
-		if a := q.ours(q.bound[tag], tag); a != nil {
-			var list []int
-			for _, x := range c.workers {
-				list = append(list, x.Element)
+		for i := 0; i < len(c.workers); {
+			tag, list := c.workers[i].Tag, []int(nil)
+			for ; i < len(c.workers) && c.workers[i].Tag == tag; i++ {
+				list = append(list, c.workers[i].Element)
 			}
-			b.cancel(a, list, launcher.CancelledByOwner)
+			if a := q.ours(q.bound[tag], tag); a != nil {
+				b.cancel(a, list, launcher.CancelledByOwner)
+			}
 		}
 	case engine.EffectCancelArray:
 		if a := b.find(c.ask.Array); a != nil && a.tag == c.ask.Tag { // the command's own filters

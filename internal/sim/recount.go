@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -62,23 +63,38 @@ func (c *checks) folded() (folds []fold, end *engine.Record, tags map[string]boo
 	return folds, end, tags
 }
 
-// records gives all records of the journal, those that a snapshot stands for out of the archive.
+// An archived snapshot is its state, and the records that it stands for.
+type archived struct {
+	state   []byte
+	records [][]byte
+}
+
+// records gives all records of the journal, those that a snapshot stands for out of the archive. What is read has to be what was written.
 func (c *checks) records(options []journal.ReadOption, yield func(raw []byte) error) error {
 	var list [][]byte
-	snapshot := false
-	report, err := journal.Read(journalDir, func(_, _ uint64, raw []byte) error {
+	var state []byte
+	var last journal.Position
+	report, err := journal.Read(journalDir, func(epoch, seq uint64, raw []byte) error {
+		wrote := c.wrote[epoch]
+		if seq == 0 || seq > uint64(len(wrote)) || !bytes.Equal(raw, wrote[seq-1]) {
+			c.fail("record %d of epoch %d is read as %x, and that was not written", seq, epoch, raw)
+		}
+		if last.Epoch == epoch && last.Record+1 != seq {
+			c.fail("record %d of epoch %d is read after record %d", seq, epoch, last.Record)
+		}
+		last = journal.Position{Epoch: epoch, Record: seq}
 		list = append(list, slices.Clone(raw))
 		return nil
-	}, append(options, journal.WithSnapshot(func([]byte) error { snapshot = true; return nil }))...)
+	}, append(options, journal.WithSnapshot(func(read []byte) error { state = slices.Clone(read); return nil }))...)
 	if err != nil {
 		return err
 	}
-	if snapshot {
+	if state != nil {
 		before, known := c.archive[report.Snapshot]
-		if !known {
+		if !known || !bytes.Equal(state, before.state) {
 			return fmt.Errorf("it has a snapshot up to %v, which nobody has made", report.Snapshot)
 		}
-		list = append(slices.Clone(before), list...)
+		list = append(slices.Clone(before.records), list...)
 	}
 	for _, raw := range list {
 		if err := yield(raw); err != nil {
@@ -89,7 +105,7 @@ func (c *checks) records(options []journal.ReadOption, yield func(raw []byte) er
 }
 
 // compacts keeps the records that a snapshot is about to stand for.
-func (c *checks) compacts(at journal.Position, options []journal.ReadOption) {
+func (c *checks) compacts(at journal.Position, state []byte, options []journal.ReadOption) {
 	var list [][]byte
 	err := c.records(options, func(raw []byte) error {
 		list = append(list, raw)
@@ -98,7 +114,7 @@ func (c *checks) compacts(at journal.Position, options []journal.ReadOption) {
 	if err != nil {
 		c.fail("the journal cannot be read: %v", err)
 	}
-	c.archive[at] = list
+	c.archive[at] = archived{state, list}
 }
 
 // mostCuts is how often a block may have a worker's life and be cut by its end.

@@ -42,6 +42,7 @@ func Scenario(seed uint64) Config {
 	if r := c.rng(streamRetries); r.IntN(4) == 0 {
 		c.Retries = 1 + r.IntN(2)
 	}
+	drawTrouble(c.rng(streamTrouble), &c)
 	c.MaxTime = 10 * 24 * time.Hour
 	return c
 }

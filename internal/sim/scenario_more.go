@@ -49,3 +49,24 @@ func drawArrays(r *rand.Rand, c *Config) {
 		}
 	}
 }
+
+// drawTrouble adds what takes two to go wrong, or happens to the disk of the run.
+func drawTrouble(r *rand.Rand, c *Config) {
+	if len(c.Faults) == 0 {
+		return
+	}
+	crash := drawFault(r, drawSpan(r, c), []FaultKind{FaultCrash})
+	resumed := crash.At + crash.For + time.Second
+	switch r.IntN(10) {
+	case 0: // the journal changes
+		crash.Kind, crash.N = FaultRot, r.IntN(1000)
+		c.Faults = append(c.Faults, crash)
+	case 1: // a sync fails, and the coordinator dies of it; what the disk has lost goes when another one has resumed
+		crash.Kind, crash.N = FaultSync, 1
+		power := drawFault(r, time.Minute, []FaultKind{FaultPower})
+		power.At += resumed
+		c.Faults = append(c.Faults, crash, power)
+	case 2: // workers that come back to the next coordinator are not heard to the end
+		c.Faults = append(c.Faults, crash, Fault{At: crash.At, Kind: FaultFlaky, For: crash.For + time.Duration(r.Int64N(int64(time.Minute)))})
+	}
+}

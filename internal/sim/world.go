@@ -10,7 +10,6 @@ import (
 
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/job"
-	"example.org/daisy/internal/journal"
 	"example.org/daisy/launcher"
 	"example.org/daisy/scheduler"
 )
@@ -104,6 +103,7 @@ type World struct {
 	doneThen  int64 // blocks done when a life last ended, and lives since that have done none
 	inVain    int
 	over      bool
+	lost      bool // it is over, and nothing but another run helps: whatever still runs is left behind
 	result    Result
 	failure   error
 	faults    faultActor
@@ -146,6 +146,7 @@ const (
 	streamScenario
 	streamMore // what scenarios got later, so that the worlds before stay what they were
 	streamRetries
+	streamTrouble
 )
 
 func (c *Config) rng(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(c.Seed, stream)) }
@@ -192,7 +193,7 @@ func (w *World) Run() (Result, error) {
 	if w.failure == nil && !w.over {
 		w.failure = w.stuck()
 	}
-	if w.failure == nil {
+	if w.failure == nil && !w.lost {
 		w.checks.atEnd()
 	}
 	w.result.Time, w.result.Events, w.result.Lives = w.now, w.events, int(w.epoch)
@@ -284,15 +285,16 @@ func (w *World) cannotStart(co *coordinator, err error) {
 		w.resumeLater()
 		return
 	}
-	if damage := (*journal.DamageError)(nil); w.disk.ioError && errors.As(err, &damage) {
-		w.over = true // nothing but another run helps: the disk took for written what it had not
+	if w.disk.rotten && co.journal == nil && strings.Contains(err.Error(), journalDir) {
+		w.saw(sawRot)
+		w.over, w.lost = true, true
 		return
 	}
-	if !w.disk.full && !w.disk.failedSync {
+	if !w.disk.full && !w.disk.failedSync && !w.disk.forgot {
 		w.checks.fail("epoch %d cannot begin: %v", co.epoch, err)
 		return
 	}
-	w.disk.failedSync = false
+	w.disk.failedSync, w.disk.forgot = w.disk.failSync, false
 	w.resumeLater()
 }
 

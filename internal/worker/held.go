@@ -30,10 +30,14 @@ func (h *heldBlock) fill(b *Block) {
 	}
 }
 
-// same: both are hand-outs of one block.
-func (h *heldBlock) same(other *heldBlock) bool {
-	return h.task != nil && other.task != nil && h.task.Spec.Index == other.task.Spec.Index && h.flat == other.flat
+// whichBlock is a block of the run, whatever its hand-out.
+type whichBlock struct {
+	task int
+	flat int64
 }
+
+// what is the block that was handed out; its task is known.
+func (h *heldBlock) what() whichBlock { return whichBlock{h.task.Spec.Index, h.flat} }
 
 type leaseKey struct{ epoch, lease uint64 }
 

@@ -327,8 +327,11 @@ func (c *Client) claimsLocked(epoch uint64) []wire.Held {
 		}
 		claims = append(claims, w)
 	}
-	for i, u := range c.unacked.list() {
-		if u.Epoch == epoch || u.Outcome != wire.Recalled && !c.hasAgainLocked(i) {
+	last := c.lastHeldLocked()
+	for _, u := range c.unacked.list() {
+		// Of a block that the worker has got again since, the end of the attempt was taken in. Whether that was also kept is all the same: the later
+		// attempt goes on.
+		if u.Epoch == epoch || u.Outcome != wire.Recalled && (u.held.task == nil || last[u.held.what()] == u.held) {
 			claim(u.held)
 		}
 	}
@@ -340,11 +343,20 @@ func (c *Client) claimsLocked(epoch uint64) []wire.Held {
 	return claims
 }
 
-// hasAgainLocked: the worker has got the block of a result again since, so that the end of that attempt was taken in. Whether it was
-// also kept is all the same: the later attempt goes on.
-func (c *Client) hasAgainLocked(result int) bool {
-	b, later := c.unacked.list()[result].held, c.unacked.list()[result+1:]
-	return slices.ContainsFunc(later, func(u undelivered) bool { return b.same(u.held) }) || slices.ContainsFunc(c.held, b.same)
+// lastHeldLocked is, of each block that is held or has been released without an acknowledgement, the last hand-out.
+func (c *Client) lastHeldLocked() map[whichBlock]*heldBlock {
+	last := make(map[whichBlock]*heldBlock, c.unacked.len()+len(c.held))
+	for _, u := range c.unacked.list() {
+		if u.held.task != nil {
+			last[u.held.what()] = u.held
+		}
+	}
+	for _, h := range c.held {
+		if h.task != nil {
+			last[h.what()] = h
+		}
+	}
+	return last
 }
 
 // renameLocked takes over the names that a coordinator of a later epoch has given to hand-outs of earlier ones. It returns the results

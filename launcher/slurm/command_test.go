@@ -309,6 +309,10 @@ func TestASubmissionWithoutAUsableAnswerIsUnsure(t *testing.T) {
 		{launchertest.Answer{Stdout: "42\n17\n"}, "unsure"},
 		{launchertest.Answer{Then: "kill -KILL $$"}, "unsure"},
 		{launchertest.Answer{Stderr: "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"}, "unsure"},
+		// A banner is no id of what was refused.
+		{launchertest.Answer{Stdout: "4711\n", Status: 1, Stderr: "sbatch: error: Batch job submission failed: Invalid qos specification\n"}, "refused"},
+		{launchertest.Answer{Stdout: "4711\n", Status: 1, Stderr: "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"}, "unsure"},
+		{launchertest.Answer{Stdout: "4711\n", Stderr: "sbatch: error: Batch job submission failed: Invalid qos specification\n"}, "refused"},
 		// A wrapper that loses the status.
 		{launchertest.Answer{Stderr: "sbatch: error: Batch job submission failed: Invalid qos specification\n"}, "refused"},
 		{launchertest.Answer{Status: 1, Stderr: "sbatch: error: Batch job submission failed: Invalid qos specification\n"}, "refused"},
@@ -442,6 +446,25 @@ func TestCloseCancelsWhatIsLeftAndDoesNotWaitForAFailedNode(t *testing.T) {
 		if n := len(fake.Calls("scancel")); (err != nil) != c.fails || (n > 0) != c.cancel {
 			t.Errorf("%v: %v, %d calls of scancel", c.rows, err, n)
 		}
+	}
+}
+
+func TestWorkersOfManySubmissionsAreCancelledInOneCallOfWhatIsThere(t *testing.T) {
+	l, fake := faked(t, 0, all...)
+	row := func(job, element, tag, state string) string {
+		return rowBegin + job + "|" + element + "|" + job + "|" + state + "|N/A|N/A|1||dz-" + aRun + "-" + tag + "|None" + rowEnd + "\n"
+	}
+	fake.Say("squeue", launchertest.Answer{Stdout: row("41", "0", "3", "PENDING") + row("42", "0", "4", "PENDING") + row("43", "0", "5", "COMPLETED") + row("44", "0-1", "6", "PENDING")})
+	var workers []launcher.Worker
+	for tag, array := range map[string]string{"3": "41", "4": "99", "5": "43", "6": "44"} { // 42 is a twin
+		l.Bind(tag, array)
+		workers = append(workers, launcher.Worker{Tag: tag}, launcher.Worker{Tag: tag, Element: 1})
+	}
+	if err := l.Cancel(t.Context(), workers...); err != nil {
+		t.Fatal(err)
+	}
+	if calls := fake.Calls("scancel"); len(calls) != 1 || !slices.Equal(calls[0].Args, []string{"41_[0]", "44_[0-1]"}) {
+		t.Errorf("scancel %+v", calls)
 	}
 }
 

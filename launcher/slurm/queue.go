@@ -177,7 +177,7 @@ func (l *Launcher) Cancel(ctx context.Context, workers ...launcher.Worker) error
 	if err != nil {
 		return err
 	}
-	var errs []error
+	var targets []string
 	for _, tag := range slices.Sorted(maps.Keys(wanted)) {
 		l.mu.Lock()
 		array := l.arrays[tag]
@@ -186,14 +186,17 @@ func (l *Launcher) Cancel(ctx context.Context, workers ...launcher.Worker) error
 		if len(live) == 0 {
 			continue
 		}
-		// Never with filters: those make scancel end the whole pending rest of the array.
 		target := array + "_[" + writeElements(live) + "]"
 		if l.noteOf(tag).Plain {
 			target = array
 		}
-		errs = append(errs, l.scancel(ctx, target))
+		targets = append(targets, target)
 	}
-	return errors.Join(errs...)
+	if targets == nil {
+		return nil
+	}
+	// Never with filters: those make scancel end the whole pending rest of the array.
+	return l.scancel(ctx, targets...)
 }
 
 // liveOf are those of the wanted elements of an array that a listing has and that have not ended, in order.

@@ -330,7 +330,35 @@ func withoutArrays(s *stand) {
 	if err := s.Cancel(s.t.Context(), launcher.Worker{Tag: "2"}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.until("it has ended", func(rows []launcher.Element) bool { return count(rows, launcher.Ended) == 1 }, array)
+	ended := func(rows []launcher.Element) bool { return count(rows, launcher.Ended) == 1 }
+	s.until("it has ended", ended, array)
+
+	// Many of them are ended in one call, by who stops them and at the end, and no other job of the same person is.
+	r.Argv = []string{"/bin/sleep", "300"}
+	submit := func() string {
+		s.tag++
+		r.Tag = fmt.Sprint(s.tag)
+		return s.submit(r)
+	}
+	a, b, stays := submit(), submit(), submit()
+	for _, array := range []string{a, b, stays} {
+		s.until("it runs", counts(1, 0), array)
+	}
+	others := s.lab.Run("alice", "sbatch", "--parsable", "--job-name=dz-other000-1", "--output=/dev/null", "--wrap=sleep 300")
+	if err := s.Cancel(s.t.Context(), launcher.Worker{Tag: "3"}, launcher.Worker{Tag: "4"}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.until("the first has ended", ended, a)
+	s.until("so has the second", ended, b)
+	s.until("the third runs", counts(1, 0), stays)
+	c := submit()
+	s.until("there are two again", counts(1, 0), c)
+	if err := s.Close(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	if state := s.lab.Run("alice", "squeue", "-h", "-t", "all", "-o", "%t", "-j", strings.TrimSpace(others)); !strings.Contains(state, "R") && !strings.Contains(state, "PD") {
+		s.t.Errorf("the job of another run is %q", state)
+	}
 }
 
 func hostileValues(s *stand) {

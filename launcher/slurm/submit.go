@@ -368,20 +368,17 @@ func (l *Launcher) runSbatch(ctx context.Context, s Submission) (string, error) 
 		return "", fmt.Errorf("%w (%w)", launcher.ErrUnsure, err)
 	}
 	lock.release()
-	if err == nil {
-		if id := submittedID(got.stdout); id != "" {
-			return id, nil
-		}
-		if !submissionFailed(got.stderr) { // else it is a wrapper that loses the status
-			return "", fmt.Errorf("%w (sbatch succeeded without one job id; it said: %s)", launcher.ErrUnsure, clip(got.stdout+got.stderr))
-		}
+	id := submittedID(got.stdout)
+	switch failed := submissionFailed(got.stderr); {
+	case id != "" && !failed: // also where it was cut short, or failed, after it had the answer
+		return id, nil
+	case err == nil && !failed:
+		return "", fmt.Errorf("%w (sbatch succeeded without one job id; it said: %s)", launcher.ErrUnsure, clip(got.stdout+got.stderr))
+	case err == nil: // a wrapper loses the status
 		err = errStatus
 	}
 	if cmd.Process == nil {
 		return "", notNow("%v", err)
-	}
-	if id := submittedID(got.stdout); id != "" {
-		return id, nil // it was cut short, or failed, after it had the answer
 	}
 	return "", refusalOf(got.stderr, err)
 }

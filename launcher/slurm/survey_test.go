@@ -47,10 +47,15 @@ PartitionName=whole AllowAccounts=a,b DenyQos=low Default=NO DefaultTime=NONE Ma
 		{Name: "cpu", Default: true, State: "UP", MaxTime: 24 * time.Hour, DefaultTime: 10 * time.Minute},
 		{Name: "whole", State: "DRAIN", Accounts: []string{"a", "b"}, DenyQOS: []string{"low"}, Exclusive: true, Memory: MemoryLimits{DefPerCPU: 1000, MaxPerCPU: 2000}},
 	}
-	if d := cmp.Diff(want, parsePartitions(answer)); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
+	dressed := func(answer string) string {
+		return "*** Maintenance = Friday ***\r\n" + strings.ReplaceAll(answer, "\n", "\r\n") + "Your quota = 98%"
 	}
-	site := parseSite("AuthType                = auth/munge\nAuthInfo                = socket=/s,cred_expire=10\nDefMemPerCPU            = 100\nMaxMemPerNode           = UNLIMITED\n")
+	for _, answer := range []string{answer, dressed(answer)} {
+		if d := cmp.Diff(want, parsePartitions(answer)); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+	site := parseSite(dressed("AuthType                = auth/munge\nAuthInfo                = socket=/s,cred_expire=10\nDefMemPerCPU            = 100\nMaxMemPerNode           = UNLIMITED\n"))
 	if !site.Munge || site.MungeSocket != "/s" || site.Memory != (MemoryLimits{DefPerCPU: 100}) {
 		t.Errorf("site %+v", site)
 	}

@@ -233,6 +233,23 @@ def work(block):
 """)  # fmt: skip
         self.assertEqual(out, "")
 
+    def test_a_run_with_a_mask_can_be_gone_on_with(self):
+        self.succeeds(
+            "def work(block): assert os.path.exists('go')\n"
+            + MAIN
+            + """
+    try:
+        run_blockwise(line("a", work, max_retries=0, skip_mask=bytes([0, 1, 0, 0])), progress=False)
+    except daisy_submit.BlocksFailed:
+        pass
+"""
+        )
+        self.write("go", "")
+        again = subprocess.run([program.find(), "retry", "runs/latest", "--json"], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        task = json.loads(again.stdout.splitlines()[-1])["stats"]["tasks"][0]
+        self.assertEqual((task["success"], task["skipped_why"]["mask"]), (3, 1))
+
     def test_a_run_that_was_stopped_by_another_is_no_failure_of_blocks(self):
         out = self.succeeds(
             "def work(block): time.sleep(1000)\n"
@@ -345,6 +362,18 @@ class Ends(Folder):
         status, _, state, success = self.run_then("100ms", lambda p: p.kill())
         self.assertEqual((status, state, success), (-signal.SIGKILL, "interrupted", 0))
 
+    def test_a_python_that_is_killed_before_the_run_has_begun_leaves_no_file(self):
+        os.mkfifo(self.path("read"))
+        self.write("submit", "#!/bin/sh\nfor job; do :; done\ncat $job > job\necho > read\nexec cat\n")  # the job is the last argument
+        os.chmod(self.path("submit"), 0o755)
+        with self.start(self.write("script.py", HEAD + MAIN + "    run_blockwise(line('a', note, skip_mask=bytes(4)))\n"), env={"DAISY_SUBMIT": self.path("submit"), "TMPDIR": self.folder}) as p:
+            self.addCleanup(p.kill)
+            self.read("read")
+            p.kill()
+            p.communicate()
+        self.assertIn('skip_mask = "/dev/fd/', self.read("job"))
+        self.only_left("job", "read", "script.py", "submit")
+
     @unittest.skipUnless(os.path.exists("/proc/self/stat"), "it looks into /proc")
     def test_a_child_that_it_has_forked_does_not_hold_the_run(self):
         def end(p):
@@ -355,7 +384,7 @@ class Ends(Folder):
         self.assertEqual((status, state, success), (-signal.SIGKILL, "interrupted", 0))
 
     def test_where_daisy_submit_is_killed_the_exception_says_how_to_go_on(self):
-        def killed(arguments, folder, out, err):
+        def killed(arguments, folder, out, err, files):
             out(json.dumps({"event": "notice", "text": "run directory: /a b/runs/x"}))
             return program.Ended(-9, [], False)
 
@@ -406,10 +435,10 @@ class Scripts(Folder):
         self.assertIn("first was typed in, and is in no file: put it into a file", err)
         self.only_left()
 
-    def test_in_a_folder_that_cannot_be_written(self):
-        with mock.patch("tempfile.mkstemp", side_effect=PermissionError(13, "Permission denied", "x")), self.assertRaises(daisy_submit.DaisySubmitError) as caught:
+    def test_where_no_temporary_file_can_be_written(self):
+        with mock.patch("tempfile.TemporaryFile", side_effect=PermissionError(13, "Permission denied", "x")), self.assertRaises(daisy_submit.DaisySubmitError) as caught:
             daisy_submit.run_blockwise(Task("a", Roi((0,), (10,)), Roi((0,), (10,)), Roi((0,), (10,)), os.path.join))
-        self.assertIn(f"cannot be written into the present folder, {os.getcwd()}: Permission denied; change into", str(caught.exception))
+        self.assertIn("the job file cannot be written into the folder for temporary files: Permission denied; set the variable TMPDIR", str(caught.exception))
 
     def test_of_a_module_that_is_run(self):
         self.write("tool.py", HEAD + MAIN + "    " + self.RUN)
@@ -422,6 +451,7 @@ class Scripts(Folder):
         self.refused(MAIN + "    run_blockwise(line('a', note), progress=False, graze='1s')\n", 'unknown key "graze"; did you mean "grace"?')
         self.refused(MAIN + "    run_blockwise(line('a', note, skip_mask=bytes(3)), progress=False)\n", 'task "a": skip_mask: the mask has shape (3)')
         self.refused(MAIN + "    run_blockwise(line('a', note, settings={'timeout': 10}), progress=False)\n", "timeout: found the bare number 10")
+        self.refused(MAIN + "    run_blockwise(line('a', note, blocks=2**70), progress=False)\n", f'task "a": total.shape: {10 * 2**70} on axis 0 is too far from 0; allowed is within 2^58 of it')
 
     def test_without_the_program_the_places_are_named(self):
         status, _, err = self.script(MAIN + "    " + self.RUN, env={"DAISY_SUBMIT": "/nowhere/daisy-submit"})
@@ -617,6 +647,43 @@ class Jobs(Folder):
             line("a", init_callback_fn=plain)
         self.assertIn(f'tracking = "{self.path("m")}"', daisy_submit.job_file([line("a", tracking_path="m/a"), line("b", tracking_path="m/b")]))
 
+    def test_all_arguments_of_a_wrong_kind_are_named_at_once(self):
+        with self.assertRaises(daisy_submit.JobError) as caught:
+            daisy_submit.job_file(
+                line("a", max_workers="four", max_retries=2.5, requires=4, settings=[1], timeout="x", tracking_path=3), 7, name=3, directory=5, resources=4,
+                settings={"a": 3, "*": {"env": 4, "x": {"y": [None]}, 5: 6}}, slurm=[1], grace=None, max_failures=1,
+            )  # fmt: skip
+        task, value = 'task "a": ', "a string, a number, True or False, or a list or dict of these"
+        self.assertEqual(
+            str(caught.exception).splitlines(),
+            [
+                'launcher is 7 (int); wanted "local", "serial" or "slurm"',
+                "name is 3 (int); wanted a string",
+                "directory is 5 (int); wanted a path",
+                'resources is 4 (int); wanted a dict, as {"cpu": 4, "memory": "16GiB"}',
+                "settings['a'] is 3 (int); wanted a dict of keys of [[task]], as {\"priority\": 2}",
+                f"settings['*']['x']['y'][0] is None (NoneType); wanted {value}",
+                "a key of settings['*'] is 5 (int); wanted a string",
+                "settings['*']['env'] is 4 (int); wanted a dict",
+                'slurm is [1] (list); wanted a dict of keys of [slurm], as {"partition": "gpu"}',
+                'slurm is [1] (list); wanted launcher="slurm" beside it, or no slurm: nothing of it holds with launcher=7',
+                f"grace is None (NoneType); wanted {value}",
+                task + "max_workers is 'four' (str); wanted a whole number",
+                task + "max_retries is 2.5 (float); wanted a whole number",
+                task + "timeout is 'x' (str); wanted seconds, 0 or infinity for no limit",
+                task + "tracking_path is 3 (int); wanted a path",
+                task + 'requires is 4 (int); wanted a dict, as {"cpu": 4, "memory": "16GiB"}',
+                task + "settings is [1] (list); wanted a dict of keys of [[task]], as {\"priority\": 2}",
+            ],
+        )
+        for pattern, tasks, keys in (
+            ('^settings is 3 \\(int\\); wanted a dict of dicts, as {"predict": {"priority": 2}}, by task', line("a"), {"settings": 3}),
+            ("""^slurm is {'time': '1h'} .*wanted launcher="slurm" beside it, or no slurm: nothing of it holds with launcher='local'$""", line("a"), {"slurm": {"time": "1h"}}),
+            ('^task "a": upstream_tasks is 5', line("a", upstream_tasks=5), {}),
+        ):
+            with self.assertRaisesRegex(daisy_submit.JobError, pattern):
+                daisy_submit.job_file(tasks, **keys)
+
     @unittest.skipUnless(daisy, "daisy is not installed")
     def test_with_daisy_its_tasks_are_taken_whole(self):
         def task(name, **keys):
@@ -783,6 +850,7 @@ class Values(unittest.TestCase):
             self.skipTest("this Python reads no TOML")
         for value in ('a"b\\c\n\x00\x1f\x7f ä 𝄞', True, 0, -5, 1.5, 1e300, [], [1, "a", [2]], {"a": 1, "b c": {"d.e": "f"}}, {}):
             self.assertEqual(tomllib.loads(toml.table("[x]", {"k": value}))["x"]["k"], value)
+        self.assertEqual(toml.value(type("float64", (float,), {"__repr__": lambda v: "np.float64(1.5)"})(1.5)), "1.5")
         self.assertRaises(TypeError, toml.value, object())
         self.assertRaisesRegex(daisy_submit.JobError, "not UTF-8", toml.value, "\udcff")
 

@@ -6,13 +6,14 @@ import inspect
 import json
 import math
 import numbers
+import operator
 import os
 import re
 import subprocess
 import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from . import toml
+from . import arguments, toml
 from .errors import FunctionRefused, JobError
 from .reference import Reference, check_guard, reference
 from .task import Pipeline, Task
@@ -78,8 +79,7 @@ class Job:
         out: Dict[str, Any] = {"id": name}
         if upstream:
             out["after"] = [ids[i] for i in upstream]
-        out["total"] = _region(task.total_roi, what, "total_roi")
-        out["read_roi"], out["write_roi"] = _region(task.read_roi, what, "read_roi"), _region(task.write_roi, what, "write_roi")
+        out["total"], out["read_roi"], out["write_roi"] = _region(task.total_roi), _region(task.read_roi), _region(task.write_roi)
         out["fit"], out["read_write_conflict"] = str(task.fit), bool(task.read_write_conflict)
         package = "daisy" if is_daisy(task) else "daisy_submit"
         out["run"] = self._code(task.process_function, package, what)
@@ -87,9 +87,9 @@ class Job:
             ref = self._reference(task.check_function, f"check_function of {what}")
             self.started[ref.text(self.folder)] = f"check_function of {what}"
             out["check"] = {"command": [sys.executable, "-m", "daisy_submit.worker", "check", package, ref.text(self.folder)]}
-        out["max_workers"], out["max_retries"] = int(task.max_workers), int(task.max_retries)
-        out["max_worker_restarts"] = int(task.max_worker_restarts)
-        out["timeout"] = _timeout(task.timeout_secs, what)
+        for key in _WHOLE:
+            out[key] = operator.index(getattr(task, key))
+        out["timeout"] = _timeout(task.timeout_secs)
         if task.requires:
             out["requires"] = _requires(task.requires, what)
         if getattr(task, "resource_tracking", False):
@@ -138,7 +138,9 @@ def flatten(tasks: Any) -> Tuple[List[Any], List[List[int]]]:
         _check_kind(task)
         ordered.append(task)
         # upstream_tasks of a daisy 2 task are kept in an attribute of its own.
-        after[id(task)] = list(getattr(task, "upstream_tasks", None) or getattr(task, "_v1_upstream_tasks", None) or ())
+        given = getattr(task, "upstream_tasks", None) or getattr(task, "_v1_upstream_tasks", None) or ()
+        arguments.check([(f'task "{task.task_id}": upstream_tasks', given, isinstance(given, (list, tuple)), "a list of tasks")])
+        after[id(task)] = list(given)
         for up in after[id(task)]:
             visit(up)
 
@@ -171,18 +173,35 @@ def takes_block(function: Callable[..., Any]) -> bool:
         return True  # it does not tell; what is wrong then, the check before the run says
 
 
-def _region(roi: Any, what: str, name: str) -> Dict[str, Any]:
+# Arguments of a task that are whole numbers.
+_WHOLE = ("max_workers", "max_retries", "max_worker_restarts")
+
+
+def rows_of(task: Any) -> List[arguments.Row]:
+    """What is wrong with the arguments of a task."""
+    rows: List[arguments.Row] = [(r, getattr(task, r), _is_region(getattr(task, r)), "a Roi with a begin and an end on each axis") for r in ("total_roi", "read_roi", "write_roi")]
+    rows += [(key, getattr(task, key), hasattr(getattr(task, key), "__index__"), "a whole number") for key in _WHOLE]
+    seconds, path = task.timeout_secs, getattr(task, "done_marker_path", None)
+    rows.append(("timeout", seconds, isinstance(seconds, numbers.Real) and float(seconds) >= 0, "seconds, 0 or infinity for no limit"))
+    rows.append(("tracking_path", path, path is None or path is False or arguments.is_path(path), "a path"))
+    rows += arguments.table("requires", task.requires or {}) + arguments.keys_of_task("settings", getattr(task, "settings", {}))
+    return [(f'task "{task.task_id}": {name}', *rest) for name, *rest in rows]
+
+
+def _is_region(roi: Any) -> bool:
     try:
-        return {"offset": [v.__index__() for v in roi.offset], "shape": [v.__index__() for v in roi.shape]}
+        return all(hasattr(v, "__index__") for v in (*roi.offset, *roi.shape))
     except (AttributeError, TypeError):
-        raise JobError(f"{what}: {name} is {roi!r}; wanted a Roi with a begin and an end on each axis") from None
+        return False
 
 
-def _timeout(given: Any, what: str) -> str:
+def _region(roi: Any) -> Dict[str, Any]:
+    return {"offset": [v.__index__() for v in roi.offset], "shape": [v.__index__() for v in roi.shape]}
+
+
+def _timeout(given: Any) -> str:
     """As a job file has it, where no limit is 0: in daisy that is infinity."""
-    seconds = float(given) if isinstance(given, numbers.Real) else -1.0
-    if not seconds >= 0:
-        raise JobError(f"{what}: timeout is {given!r}; wanted seconds, 0 or infinity for no limit")
+    seconds = float(given)
     if seconds == math.inf:
         return "0s"
     return f"{max(round(seconds * 1000), 1)}ms" if seconds % 1 else f"{int(seconds)}s"

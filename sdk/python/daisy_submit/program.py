@@ -75,11 +75,12 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
-def run(arguments: Sequence[str], folder: str, out: Callable[[str], None], err: Callable[[str], None]) -> Ended:
-    """Runs daisy-submit in a folder and gives on each line of both outputs. Ctrl-C, and an error in here, end it in order."""
+def run(arguments: Sequence[str], folder: str, out: Callable[[str], None], err: Callable[[str], None], files: Sequence[int] = ()) -> Ended:
+    """Runs daisy-submit in a folder, with open files, and gives on each line of both outputs. Ctrl-C, and an error in here, end it in order."""
     process = subprocess.Popen(
         [find(), *arguments],
         cwd=folder,
+        pass_fds=files,
         # The program ends when this pipe does: whatever becomes of this process, nothing is left.
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,10 +10,10 @@ import shlex
 import tempfile
 from typing import Any, Dict, List, Mapping, Optional
 
-from . import program, result
+from . import arguments, program, result
 from . import progress as showing
 from .errors import BlocksFailed, DaisySubmitError, JobError, RunNotComplete
-from .job import INSTEAD, Job, run_name
+from .job import INSTEAD, Job, flatten, rows_of, run_name
 
 # The script that "export" imports at the moment.
 importing: Optional[str] = None
@@ -85,22 +86,45 @@ def make(
     for key in run_keys:
         if key in INSTEAD:
             raise JobError(f"{key} is an option of daisy's run_blockwise that is not here: {INSTEAD[key]}")
+    given = [(n, d) for n, d in (("directory", directory), ("tracking", tracking)) if d is not None]
+    arguments.check(
+        [("launcher", launcher, isinstance(launcher, str), '"local", "serial" or "slurm"'), ("name", name, name is None or isinstance(name, str), "a string")]
+        + [(n, d, arguments.is_path(d), "a path") for n, d in given]
+        + arguments.table("resources", {} if resources is None else resources)
+        + _settings({} if settings is None else settings)
+        + arguments.table("slurm", {} if slurm is None else slurm, 'a dict of keys of [slurm], as {"partition": "gpu"}')
+        + [("slurm", slurm, launcher == "slurm", f'launcher="slurm" beside it, or no slurm: nothing of it holds with launcher={launcher!r}')][: bool(slurm)]
+        + [row for k, v in run_keys.items() for row in arguments.values(k, v)]
+        + [row for task in flatten(tasks)[0] for row in rows_of(task)]
+    )
     run: Dict[str, Any] = {"name": run_name(name), "launcher": launcher}
-    for key, value in (("directory", directory), ("tracking", tracking)):
-        if value is not None:
-            run[key] = os.fspath(value)
+    run.update((n, os.fspath(d)) for n, d in given)
     if resources is not None:
         run["resources"] = dict(resources)
     run.update(run_keys)
     return Job(tasks, run, settings or {}, slurm or {}, os.getcwd())
 
 
-def _run(job: Job, show: showing.Silent) -> result.RunResult:
-    files: List[str] = []
+def _settings(settings: Any) -> List[arguments.Row]:
+    if not isinstance(settings, Mapping):
+        return [("settings", settings, False, 'a dict of dicts, as {"predict": {"priority": 2}}, by task or "*" for all')]
+    return [row for task, keys in settings.items() for row in arguments.keys_of_task(f"settings[{task!r}]", keys)]
 
-    def remove() -> None:
-        while files:
-            os.unlink(files.pop())
+
+def _run(job: Job, show: showing.Silent) -> result.RunResult:
+    files = contextlib.ExitStack()
+    paths: List[str] = []
+
+    def hand_over(content: bytes) -> str:
+        """A path of these bytes for the program. The file has no name, so that nothing of it is left however either of the two ends."""
+        try:
+            file = files.enter_context(tempfile.TemporaryFile())
+            file.write(content)
+            file.seek(0)
+        except OSError as e:
+            raise DaisySubmitError(f"the job file cannot be written into the folder for temporary files: {e.strerror or e}; set the variable TMPDIR to one that has room and that you may write to") from e
+        paths.append(f"/dev/fd/{file.fileno()}")
+        return paths[-1]
 
     stats: List[Mapping[str, Any]] = []
     directory: List[str] = []
@@ -110,7 +134,7 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
         nonlocal held
         event = json.loads(line)
         # The run has begun, and has in its directory what it needs of the files.
-        remove()
+        files.close()
         for said in held or ():
             show.notice(said)
         held = None
@@ -129,20 +153,18 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
         elif not line.startswith("next: "):  # the exception says it, too
             show.notice(line)
 
-    try:
-        path = write(job, files)
-        written = "|".join(map(re.escape, files))
-        ended = program.run(["run", "--json", "--with-stdin", path], job.folder, out, err)
-    finally:
-        remove()
+    with files:
+        masks = {task: hand_over(content) for task, content in job.masks.items()}
+        path = hand_over(job.text(masks).encode())
+        ended = program.run(["run", "--json", "--with-stdin", path], job.folder, out, err, [int(os.path.basename(p)) for p in paths])
     if not stats:
         if ended.interrupted:
             raise KeyboardInterrupt
         if ended.status < 0:
             following = [f"next: {shlex.quote(program.find())} run --resume {shlex.quote(at)}   # what is left" for at in directory[:1]]
             raise DaisySubmitError("\n".join([f"daisy-submit was ended by signal {-ended.status}, before the run had", *ended.said, *following]))
-        # Where the line stands in a file that is gone says nothing.
-        text = re.sub(rf"({written})(:\d+)?: ", "", "\n".join(ended.said)) or f"it ended with status {ended.status} and without a word"
+        # Where the line stands in a file that nobody sees says nothing.
+        text = re.sub(rf"({'|'.join(paths)})(:\d+)?: ", "", "\n".join(ended.said)) or f"it ended with status {ended.status} and without a word"
         raise JobError(text) if ended.status == 2 else DaisySubmitError(text)
     how = result.read(stats[-1])
     following = [line for line in ended.said if line.startswith("next: ")]
@@ -157,19 +179,3 @@ def _run(job: Job, show: showing.Silent) -> result.RunResult:
     told = how.message or " ".join(line for line in ended.said if line not in following)
     raise RunNotComplete("\n".join([f"the run ended before all blocks were done ({how.state}): {told}", repr(how), *following]), how)
 
-
-def write(job: Job, files: List[str]) -> str:
-    """Writes the job file and its masks beside it; files gets their paths."""
-
-    def new(suffix: str, content: bytes) -> str:
-        try:
-            handle, path = tempfile.mkstemp(suffix, ".daisy-submit-", job.folder)
-            files.append(path)
-            with os.fdopen(handle, "wb") as f:
-                f.write(content)
-        except OSError as e:
-            raise DaisySubmitError(f"the job file cannot be written into the present folder, {job.folder}: {e.strerror}; change into one that has room and that you may write to") from e
-        return path
-
-    masks = {task: os.path.basename(new(".npy", content)) for task, content in job.masks.items()}
-    return new(".toml", job.text(masks).encode())

@@ -7,6 +7,14 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 from .geometry import Roi
 
 
+def _copy(kind: Callable[..., Any], given: Any) -> Any:
+    """What cannot be copied stays: run_blockwise says what is wrong with it, together with all else."""
+    try:
+        return kind(given or ())
+    except (TypeError, ValueError):
+        return given
+
+
 class Task:
     """Blocks over a region, and the function that runs one.
 
@@ -49,10 +57,10 @@ class Task:
         self.max_workers = 1 if given is None else given
         self.max_retries, self.max_worker_restarts = max_retries, max_worker_restarts
         self.timeout_secs: float = 600.0 if timeout is None else timeout
-        self.upstream_tasks: List[Task] = list(upstream_tasks)
-        self.requires: Dict[str, Any] = dict(requires or {})
+        self.upstream_tasks: List[Task] = _copy(list, upstream_tasks)
+        self.requires: Dict[str, Any] = _copy(dict, requires)
         self.skip_mask, self.done_marker_path, self.resource_tracking = skip_mask, tracking_path, resource_tracking
-        self.settings: Dict[str, Any] = dict(settings or {})
+        self.settings: Dict[str, Any] = _copy(dict, settings)
 
     def __add__(self, other: Union[Task, Pipeline]) -> Pipeline:
         return Pipeline([self]) + other

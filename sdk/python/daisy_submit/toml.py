@@ -32,7 +32,7 @@ def value(v: Any) -> str:
     if isinstance(v, int):
         return str(int(v))
     if isinstance(v, float):
-        return repr(v)
+        return repr(float(v))  # those of numpy call themselves np.float64(1.5)
     if isinstance(v, Mapping):
         return "{ " + ", ".join(f"{key(str(k))} = {value(item)}" for k, item in v.items()) + " }" if v else "{}"
     if isinstance(v, (list, tuple)):
@@ -42,6 +42,11 @@ def value(v: Any) -> str:
     if hasattr(v, "__index__"):
         return str(v.__index__())  # whole numbers of numpy
     raise TypeError(f"{v!r}, a {type(v).__name__}, has no place in a job file")
+
+
+def has_place(v: Any) -> bool:
+    """Whether value can write it, if it is no list or table."""
+    return isinstance(v, (bool, str, int, float)) or hasattr(v, "__fspath__") or hasattr(v, "__index__")
 
 
 def table(header: str, content: Mapping[str, Any]) -> str:
