@@ -462,15 +462,15 @@ func TestAQueryThatMeansNothingIsRefused(t *testing.T) {
 		c := newRun(t, lineTask(t, "a", 9, 1))
 		loops(t, c)
 		for target, want := range map[string]string{
-			api.PathBlocks + "?task=b":     `no task "b" in this run; it has "a"`,
-			api.PathBlocks + "?state=lost": "waiting, ready, held, leased",
-			api.PathBlocks + "?limit=0":    "allowed is 1 to",
-			api.PathBlocks + "?limit=1001": "allowed is 1 to",
-			api.PathBlocks + "?from=x":     "no page ended so",
-			api.PathBlocks + "?from=-1:0":  "no page ended so",
-			api.PathBlocks + "?from=0:-5":  "no page ended so",
-			api.PathWorkers + "?limit=x":   "allowed is 1 to",
-			api.PathWorkers + "?from=-1":   "no page ended so",
+			api.PathBlocks + "?task=b":        `no task "b" in this run; it has "a"`,
+			api.PathBlocks + "?state=running": "waiting, ready, held, leased (in the hands of a worker), ",
+			api.PathBlocks + "?limit=0":       "allowed is 1 to",
+			api.PathBlocks + "?limit=1001":    "allowed is 1 to",
+			api.PathBlocks + "?from=x":        "no page ended so",
+			api.PathBlocks + "?from=-1:0":     "no page ended so",
+			api.PathBlocks + "?from=0:-5":     "no page ended so",
+			api.PathWorkers + "?limit=x":      "allowed is 1 to",
+			api.PathWorkers + "?from=-1":      "no page ended so",
 		} {
 			wantRefused(t, c, http.StatusBadRequest, http.MethodGet, target, "", want)
 		}
