@@ -95,8 +95,10 @@ func (e *Engine) settleResult(l *lease) {
 		t.checked++
 	}
 	if verdict != scheduler.Stale {
-		f := e.effect(EffectTrack)
-		f.Task, f.Block, f.Done = l.handout.Task, l.handout.Block, true
+		if !e.cfg.NoTracking {
+			f := e.effect(EffectTrack)
+			f.Task, f.Block, f.Done = l.handout.Task, l.handout.Block, true
+		}
 		e.attempt(l, l.outcome, verdict, nil)
 	}
 	if l.seq > w.durable {
