@@ -9,7 +9,7 @@ BUILD := -trimpath -tags urfave_cli_no_docs
 .PHONY: help build wheel test test-slurm bench soak sim sim-faults sim-accuracy lint demo clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 build: ## build bin/daisy-submit, bin/daisy-worker and bin/nuclei
 	@mkdir -p bin

@@ -17,19 +17,27 @@ func noops(n int64) Task {
 	}
 }
 
-// BenchmarkLibrary runs blocks that do nothing on 16 functions in this process.
-func BenchmarkLibrary(b *testing.B) {
+// BenchmarkLibrary runs blocks that do nothing on 16 functions in this process, which take as many at once as they like.
+func BenchmarkLibrary(b *testing.B) { benchmarkFunctions(b, 0) }
+
+// BenchmarkLibraryBatch16 is the same with at most 16 at once.
+func BenchmarkLibraryBatch16(b *testing.B) { benchmarkFunctions(b, 16) }
+
+// BenchmarkLibraryBatch1 is the same with one after another.
+func BenchmarkLibraryBatch1(b *testing.B) { benchmarkFunctions(b, 1) }
+
+func benchmarkFunctions(b *testing.B, batch int) {
 	const n = 1_000_000
 	for b.Loop() {
-		if _, err := Run(b.Context(), noops(n), Workers(16)); err != nil {
+		if _, err := Run(b.Context(), noops(n), Workers(16), Batch(batch)); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds(), "blocks/s")
 }
 
-// BenchmarkLibraryBatch16 runs them on 16 loops over the blocks of a client in this process, which takes them 16 at a time.
-func BenchmarkLibraryBatch16(b *testing.B) {
+// BenchmarkLibraryClient runs them on 16 loops over the blocks of a client in this process, which takes them 16 at a time over TCP.
+func BenchmarkLibraryClient(b *testing.B) {
 	const n, loops, batch = 1_000_000, 16, 16
 	for b.Loop() {
 		ctx, cancel := context.WithCancelCause(b.Context())

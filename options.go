@@ -10,6 +10,7 @@ type Option func(*options)
 type options struct {
 	name        string
 	workers     int
+	batch       int
 	budget      map[string]float64
 	directory   string
 	tracking    string
@@ -27,6 +28,11 @@ func Name(name string) Option { return func(o *options) { o.name = name } }
 // Workers is how many blocks run at once at most; the default is the number of cores. Blocks need one core each unless their
 // task says otherwise, so this is also the budget of cores.
 func Workers(n int) Option { return func(o *options) { o.workers = n } }
+
+// Batch is how many blocks a function of Run takes from the run at once, at most. Blocks that take 10 ms or more are always taken one at a
+// time, shorter ones as many as take 0.1 s together, up to 256. What was taken and has not begun goes to functions that have nothing to do;
+// with Batch(1) there is nothing such. It does not concern clients.
+func Batch(n int) Option { return func(o *options) { o.batch = n } }
 
 // Resources is the budget that running blocks share: "cpu" in cores, "memory" in bytes, anything else in pieces. Without it
 // there are as many cores as Workers, and the machine's memory and GPUs.

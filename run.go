@@ -94,12 +94,12 @@ func (o options) prepare(p Part) (*libraryRun, error) {
 	if !external {
 		user := make(map[string]worker.Func, len(funcs))
 		for id, t := range funcs {
-			user[id] = func(ctx context.Context, b worker.Block) error { return t.Process(ctx, publicBlock(&b)) }
+			user[id] = func(ctx context.Context, b *worker.Block) error { return t.Process(ctx, publicBlock(b)) }
 		}
 		cfg.Launcher = inprocess.New("in-process", func(ctx context.Context, req launcher.Request, w launcher.Worker) error {
 			return worker.Run(ctx, worker.Config{
 				Dial: r.c.Dial, RunID: r.c.RunID(), Secret: r.c.Secret(), Version: version.String(),
-				Identity: worker.Identity{Tag: w.Tag, Element: w.Element}, Slots: 1, Funcs: maps.Clone(user),
+				Identity: worker.Identity{Tag: w.Tag, Element: w.Element}, Slots: 1, Batch: o.batch, Funcs: maps.Clone(user),
 			})
 		})
 	}
@@ -120,8 +120,8 @@ func (o options) prepare(p Part) (*libraryRun, error) {
 
 // resources sets the budget of the run.
 func (o options) resources(j *job.Job, machine job.Machine) error {
-	if o.workers < 0 {
-		return errors.New("Workers must not be negative")
+	if o.workers < 0 || o.batch < 0 {
+		return errors.New("Workers and Batch must not be negative")
 	}
 	budget, err := resources(o.budget)
 	if err != nil {

@@ -20,6 +20,7 @@ type Grid struct {
 	dims       int
 	totalWrite Roi
 	low, high  Coordinate // context, >= 0
+	firstCell  Coordinate // CellIndex of block 0
 	shape      Coordinate // blocks per axis
 	step       Coordinate // flat index distance of neighbours on each axis
 	stride     Coordinate // blocks per axis after which levels repeat, >= 1
@@ -51,8 +52,10 @@ func NewGrid(spec GridSpec) (*Grid, error) {
 		return nil, fmt.Errorf("geom: %w", errors.Join(errs...))
 	}
 	g.shape, g.stride, g.step, g.written = Fill(g.dims, 0), Fill(g.dims, 1), Fill(g.dims, 1), Fill(g.dims, 0)
+	g.firstCell = Fill(g.dims, 0)
 	for i := range g.dims {
 		w, extent := spec.Write.Shape.v[i], g.totalWrite.Shape.v[i]
+		g.firstCell.v[i] = g.low.v[i] / w
 		if spec.Fit == Valid {
 			g.shape.v[i] = extent / w
 		} else {
@@ -151,11 +154,12 @@ func (g *Grid) Unwritten() Coordinate {
 
 // Index returns the position in the grid of a block in [0, Len()).
 func (g *Grid) Index(block int64) Coordinate {
-	c := g.step
-	for i := range g.dims {
+	c, last := g.step, g.dims-1
+	for i := range last {
 		c.v[i] = block / g.step.v[i]
 		block -= c.v[i] * g.step.v[i]
 	}
+	c.v[last] = block // where a step is 1
 	return c
 }
 
@@ -176,26 +180,30 @@ func (g *Grid) Flat(index Coordinate) int64 {
 
 // WriteRoi returns what a block writes, clipped under shrink.
 func (g *Grid) WriteRoi(block int64) Roi {
-	r := g.unclippedWrite(block)
-	if g.spec.Fit == Shrink {
-		return r.Intersect(g.totalWrite)
-	}
-	return r
+	var index Coordinate
+	var read, write Roi
+	g.Regions(block, &index, &read, &write)
+	return write
 }
 
 // ReadRoi returns what a block reads, clipped under shrink.
 func (g *Grid) ReadRoi(block int64) Roi {
-	r := g.unclippedWrite(block).Grow(g.low, g.high)
-	if g.spec.Fit == Shrink {
-		return r.Intersect(g.spec.TotalRead)
-	}
-	return r
+	var index Coordinate
+	var read, write Roi
+	g.Regions(block, &index, &read, &write)
+	return read
 }
 
-func (g *Grid) unclippedWrite(block int64) Roi {
-	r := Roi{Offset: g.Index(block), Shape: g.spec.Write.Shape}
+// Regions fills in Index, ReadRoi and WriteRoi of a block at once: for less than they take one by one.
+func (g *Grid) Regions(block int64, index *Coordinate, read, write *Roi) {
+	*index = g.Index(block)
+	write.Offset, write.Shape = Coordinate{n: index.n}, g.spec.Write.Shape
+	read.Offset, read.Shape = Coordinate{n: index.n}, g.spec.Read.Shape
 	for i := range g.dims {
-		r.Offset.v[i] = g.totalWrite.Offset.v[i] + r.Offset.v[i]*r.Shape.v[i]
+		write.Offset.v[i] = g.totalWrite.Offset.v[i] + index.v[i]*write.Shape.v[i]
+		read.Offset.v[i] = write.Offset.v[i] - g.low.v[i]
 	}
-	return r
+	if g.spec.Fit == Shrink {
+		*read, *write = read.Intersect(g.spec.TotalRead), write.Intersect(g.totalWrite)
+	}
 }

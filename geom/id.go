@@ -29,6 +29,16 @@ func Cantor(index Coordinate) (uint64, bool) {
 
 // pyramid returns P(n, e), the number of n-dimensional indices with a sum below e; false where it does not fit 64 bits.
 func pyramid(n int, e uint64) (uint64, bool) {
+	if e < 1<<20 { // all but huge grids: the same in small numbers
+		switch n {
+		case 1:
+			return e, true
+		case 2:
+			return e * (e + 1) / 2, true
+		case 3:
+			return e * (e + 1) * (e + 2) / 6, true
+		}
+	}
 	if e == 0 {
 		return 0, true
 	}
@@ -78,12 +88,13 @@ func inverseCantor(id uint64, n int) (Coordinate, bool) {
 // CellIndex returns a block's index as in its id: its write offset minus the offset of the total read region, divided by the
 // write shape, rounded down. It differs from Index where the context is a block or more. Arrays of tracking are addressed
 // with it.
-func (g *Grid) CellIndex(block int64) Coordinate {
-	c := g.Index(block)
+func (g *Grid) CellIndex(block int64) Coordinate { return g.cellOf(g.Index(block)) }
+
+func (g *Grid) cellOf(index Coordinate) Coordinate {
 	for i := range g.dims {
-		c.v[i] += g.low.v[i] / g.spec.Write.Shape.v[i]
+		index.v[i] += g.firstCell.v[i]
 	}
-	return c
+	return index
 }
 
 // TrackingShape returns the shape of tracking arrays: the total read shape divided by the write shape, rounded up. It is
@@ -97,7 +108,10 @@ func (g *Grid) TrackingShape() Coordinate {
 }
 
 // ID returns daisy's spatial id of a block: the Cantor number of its CellIndex; false where that does not fit 64 bits.
-func (g *Grid) ID(block int64) (uint64, bool) { return Cantor(g.CellIndex(block)) }
+func (g *Grid) ID(block int64) (uint64, bool) { return g.IDAt(g.Index(block)) }
+
+// IDAt returns daisy's spatial id of the block at a position in the grid.
+func (g *Grid) IDAt(index Coordinate) (uint64, bool) { return Cantor(g.cellOf(index)) }
 
 // BlockOfID returns the block with a spatial id; false where no block of the grid has it.
 func (g *Grid) BlockOfID(id uint64) (int64, bool) {
@@ -106,7 +120,7 @@ func (g *Grid) BlockOfID(id uint64) (int64, bool) {
 		return -1, false
 	}
 	for i := range g.dims {
-		c.v[i] -= g.low.v[i] / g.spec.Write.Shape.v[i]
+		c.v[i] -= g.firstCell.v[i]
 	}
 	flat := g.Flat(c)
 	return flat, flat >= 0

@@ -61,6 +61,10 @@ func examineSlurm(ctx context.Context, j *job.Job, l *slurm.Launcher, worker str
 	if err == nil {
 		cl.site, err = l.Site(ctx)
 	}
+	if err != nil && slurm.Unconfigured(err) {
+		add(is("controller", missing, "not known", err.Error()+": "+slurm.HowToConfigure))
+		return checks, nil
+	}
 	if err != nil {
 		add(is("controller", missing, "does not answer", err.Error()+": try again later, and ask the site if it stays so (scontrol ping). Runs that go on wait for it"))
 		if cl.site.Munge {
@@ -449,7 +453,7 @@ func archFinding(check, worker string, nodes []slurm.Node) finding {
 	}
 	switch {
 	case len(all) == 0:
-		return is(check, warning, "no node says which it has", "daisy-submit doctor --probe tries it")
+		return is(check, warning, "no node says which it has", "daisy-submit doctor JOB --probe tries it")
 	case len(other) == len(all):
 		return is(check, missing, fmt.Sprintf("%s; %s is built for %s", strings.Join(all, ", "), filepath.Base(worker), f.Machine), "build the programs for the nodes: GOARCH=arm64 make build, for one")
 	case other != nil:
@@ -486,9 +490,9 @@ func judgeShared(kind uint32) finding {
 		return is(check, fine, "it is on "+name, "")
 	}
 	if name, known := onOne[kind]; known {
-		return is(check, warning, "it is on "+name+", which is mostly of one machine only", "nodes have to see run directories under the same path: write directory in [run], or give DIR, on a file system of the whole cluster. daisy-submit doctor --probe tries it")
+		return is(check, warning, "it is on "+name+", which is mostly of one machine only", "nodes have to see run directories under the same path: write directory in [run], or give DIR, on a file system of the whole cluster. daisy-submit doctor JOB --probe tries it")
 	}
-	return is(check, warning, "it is on a file system of the unknown kind 0x"+strconv.FormatUint(uint64(kind), 16), "nodes have to see run directories under the same path; daisy-submit doctor --probe tries it")
+	return is(check, warning, "it is on a file system of the unknown kind 0x"+strconv.FormatUint(uint64(kind), 16), "nodes have to see run directories under the same path; daisy-submit doctor JOB --probe tries it")
 }
 
 func executableFinding(dir string) finding {

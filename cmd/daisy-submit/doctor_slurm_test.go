@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +79,32 @@ func doctorOf(t *testing.T, text string, args ...string) (map[string]finding, in
 func ofTask(requires string, slurm ...string) string {
 	return "[run]\nlauncher = \"slurm\"\nresources = { cpu = 100, memory = \"1TiB\", gpu = 100 }\n[[task]]\nid = \"a\"\ntotal = { offset = [0], shape = [100] }\nblock = { shape = [10] }\nrun = { command = [\"true\"] }\n" +
 		"requires = {" + requires + "}\n[task.slurm]\n" + strings.Join(slurm, "\n") + "\n"
+}
+
+// The checks that a fake site and this machine bring out, and those of a probe, each with a row in docs/cli.md.
+func TestEveryCheckOfTheDoctorIsOnItsPage(t *testing.T) {
+	aSite(t)
+	page, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "### `doctor --json`")
+	findings, _ := doctorOf(t, ofTask("cpu = 1"))
+	names := slices.Collect(maps.Keys(findings))
+	for _, said := range []string{"daisy-probe full x\ndaisy-probe submits\ndaisy-probe reached w:1\n", "daisy-probe refused x\n"} {
+		for _, f := range judgeProbe("probe of a", "daisy-probe node n1\ndaisy-probe clock 1\ndaisy-probe runs v\n"+said+"daisy-probe end\n", launcher.Element{}, "/d/.trial", time.Unix(1_800_000_000, 0)) {
+			names = append(names, f.Check)
+		}
+	}
+	if len(names) < 30 {
+		t.Errorf("only %q were looked at", names)
+	}
+	for _, name := range names {
+		name = strings.Replace(strings.Replace(name, "task a:", "task T:", 1), "probe of a", "probe of T", 1)
+		if !strings.Contains(table, "`"+name+"`") {
+			t.Errorf("docs/cli.md lacks the check %q", name)
+		}
+	}
 }
 
 func TestTheDoctorComparesEachTaskWithTheCluster(t *testing.T) {
@@ -155,6 +183,9 @@ func TestTheDoctorSaysWhatOfSlurmIsMissing(t *testing.T) {
 	fake.Say("scontrol", launchertest.Answer{Stderr: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", Status: 1})
 	findings, _ = doctorOf(t, ofTask("cpu = 1"))
 	wantFinding(t, findings["controller"], missing, "Unable to contact slurm controller", "scontrol ping")
+	fake.Say("scontrol", launchertest.Answer{Stderr: "scontrol: fatal: Could not establish a configuration source\n", Status: 1})
+	findings, _ = doctorOf(t, ofTask("cpu = 1"))
+	wantFinding(t, findings["controller"], missing, "Could not establish", "SLURM_CONF", "login node")
 	if err := os.Remove(filepath.Join(fake.Dir, "sacct")); err != nil {
 		t.Fatal(err)
 	}

@@ -204,6 +204,18 @@ run = { command = ["true"] }
 	}
 }
 
+func TestARunThatFoundAllDoneHasNoWorkers(t *testing.T) {
+	t.Chdir(filepath.Dir(writeJob(t, oneBlock)))
+	for range 2 {
+		if status, _, said := call("run", "job.toml", "--set", "run.tracking=tracking"); status != exitOK {
+			t.Fatal(said)
+		}
+	}
+	if status, out, said := call("workers"); status != exitOK || out != "no workers\n" {
+		t.Errorf("status %d: %q; %s", status, out, said)
+	}
+}
+
 func TestEveryCommandTakesTheSameWordsForARun(t *testing.T) {
 	t.Chdir(filepath.Dir(writeJob(t, oneBlock)))
 	if status, _, said := call("stats"); status != exitUsage || !strings.Contains(said, "there is no run in ") {

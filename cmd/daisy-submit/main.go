@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/process"
 )
 
@@ -86,7 +87,14 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			if c.NArg() == 0 {
 				return cli.ShowAppHelp(c)
 			}
-			return usage("there is no command %q; daisy-submit --help lists them", c.Args().First())
+			name, names := c.Args().First(), []string(nil)
+			for _, command := range c.App.Commands {
+				names = append(names, command.Name)
+			}
+			if near := job.Nearest(name, names); near != "" {
+				return usage("there is no command %q%s daisy-submit --help lists all", name, near)
+			}
+			return usage("there is no command %q; daisy-submit --help lists them", name)
 		},
 		Commands: []*cli.Command{runCommand(), retryCommand(), resetCommand(), migrateCommand(), planCommand(), renderCommand(), simulateCommand(), statusCommand(), blocksCommand(), workersCommand(), eventsCommand(), attachCommand(), setCommand(), stopCommand(), excludeCommand(), includeCommand(), drainCommand(), cancelCommand(), statsCommand(), logsCommand(), runsCommand(), runBlockCommand(), initCommand(), doctorCommand(), completionCommand(), versionCommand()},
 	}

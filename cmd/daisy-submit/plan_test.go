@@ -51,7 +51,7 @@ block = { shape = [4] }
 run = { command = ["true"] }
 `)
 	status, stdout, stderr := call("run", path)
-	if want := `daisy-submit: task "cover": fit = "valid" leaves unwritten 2 voxels (20.0%): the last 2 on axis 0; fit = "shrink" covers all` + "\n"; status != exitOK || !strings.HasPrefix(stderr, want) {
+	if want := `daisy-submit: warning: task "cover": fit = "valid" leaves unwritten 2 voxels (20.0%): the last 2 on axis 0; fit = "shrink" covers all` + "\n"; status != exitOK || !strings.HasPrefix(stderr, want) {
 		t.Errorf("status %d, want first %q:\n%s", status, want, stderr)
 	}
 	if want := `"cover" left unwritten the last 2 on axis 0, where no whole block fits: fit = "shrink" covers all` + "\n"; !strings.Contains(stdout, want) {

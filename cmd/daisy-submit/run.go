@@ -180,7 +180,7 @@ func (r *jobRun) run(ctx context.Context) error {
 	}
 	for i := range j.Tasks {
 		if rest := unwritten(j.Tasks[i].Grid); rest != nil {
-			fmt.Fprintln(r.stderr, "daisy-submit: "+sayUnwritten(j.Tasks[i].ID, rest))
+			fmt.Fprintln(r.stderr, "daisy-submit: warning: "+sayUnwritten(j.Tasks[i].ID, rest))
 		}
 	}
 	if left := rundir.Unfinished(j.Directory, j.Name); len(left) > 0 && j.Tracking != "" {

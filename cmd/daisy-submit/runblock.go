@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -11,6 +12,7 @@ import (
 	"example.org/daisy/internal/coordinator"
 	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/process"
+	"example.org/daisy/internal/units"
 	"example.org/daisy/internal/worker"
 )
 
@@ -84,12 +86,15 @@ func runBlock(c *cli.Context, j *job.Job, task string, wanted blockArgument) err
 	if c.Bool("interactive") {
 		f.Stdin = os.Stdin
 	}
+	began := time.Now()
 	status, text, err := f.Run()
+	took := time.Since(began)
 	switch {
 	case err != nil:
 		return infrastructure(err)
 	case status != exitOK:
 		return &statusError{status, fmt.Errorf("block %s of task %q: %w", position(t.Grid, flat), task, errors.New(api.OneLine(text)))}
 	}
+	fmt.Fprintf(c.App.ErrWriter, "block %s of task %q: done after %s\n", position(t.Grid, flat), task, units.Duration(took))
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -32,7 +33,7 @@ func TestOneBlockRunsAsAWorkerWouldRunIt(t *testing.T) {
 		status, out, said := call("run-block", path, "work", block)
 		want := `{"task":"work","block":7,"index":[1,2],"read":{"offset":[1,2],"shape":[1,1]},"write":{"offset":[1,2],"shape":[1,1]},"attempt":1,"lease":"1.1"}` +
 			"\n1,2 1,2 work 1.1 2 2 own []\n" + path[:strings.LastIndex(path, "/")] + "\n"
-		if status != exitOK || out != want || said != "to stderr\n" {
+		if status != exitOK || out != want || !regexp.MustCompile("^to stderr\nblock \\(1, 2\\) of task \"work\": done after [0-9.]+m?s\n$").MatchString(said) {
 			t.Errorf("status %d, %q\n%s\nwant\n%s", status, said, out, want)
 		}
 	}
@@ -60,10 +61,10 @@ func TestTheStatusIsThatOfTheBlock(t *testing.T) {
 		status     int
 		want       string
 	}{
-		"well":          {"command", "true", 0, ""},
+		"well":          {"command", "true", 0, "block (0, 1) of task \"work\": done after "},
 		"a number":      {"command", "exit 17", 17, "block (0, 1) of task \"work\": exit status 17"},
 		"a signal":      {"command", "kill -9 $$", 137, "ended by signal 9 (killed)"},
-		"stream, well":  {"stream", `read b; echo '{"lease":"1.1","ok":true}' >&3; read b || exit 4`, 0, ""},
+		"stream, well":  {"stream", `read b; echo '{"lease":"1.1","ok":true}' >&3; read b || exit 4`, 0, "done after "},
 		"stream, not":   {"stream", `read b; echo '{"lease":"1.1","ok":false,"error":"no good"}' >&$DAISY_ANSWER_FD`, 1, "no good"},
 		"no answer":     {"stream", `read b; exit 5`, 5, "ended without an answer: exit status 5"},
 		"only the end":  {"stream", `exit 0`, 1, "ended without an answer: exit status 0"},
@@ -74,7 +75,7 @@ func TestTheStatusIsThatOfTheBlock(t *testing.T) {
 	} {
 		path := writeJob(t, lineJob(c.kind, c.line))
 		status, _, said := call("run-block", path, "work", "0,1")
-		if status != c.status || !strings.Contains(said, c.want) || (c.want == "") != (said == "") {
+		if status != c.status || !strings.Contains(said, c.want) || strings.Contains(said, "done after") != (status == 0) {
 			t.Errorf("%s: status %d, want %d with %q:\n%s", name, status, c.status, c.want, said)
 		}
 	}

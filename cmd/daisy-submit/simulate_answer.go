@@ -155,7 +155,24 @@ func (w *whatIf) warnings(list []*variant) []string {
 	if v := list[0]; v.config.Batch && v.config.MaxSlots == 0 && !v.job.HasResources && !v.job.Unlimited() {
 		texts = append(texts, "the run has the resources of this machine, as the job gives none: --workers N supposes room for N blocks")
 	}
+	for _, v := range list { // those of a sweep that have the marks have the same
+		if text := v.sayDone(); text != "" {
+			return append(texts, text)
+		}
+	}
 	return texts
+}
+
+// sayDone says how many blocks are left out as done before, "" if none are: what is left may take no time at all, which says nothing of the job.
+func (v *variant) sayDone() string {
+	done, all := int64(0), int64(0)
+	for _, t := range v.config.Pipeline.Tasks() {
+		done, all = done+t.Done.Count(), all+t.Grid.Len()
+	}
+	if done == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s are done by the marks in %s, and are left out; --set run.tracking=DIR with a folder that is not there takes all", units.Count(done), units.Plural(all, "block"), v.job.Tracking)
 }
 
 // add takes a forecast in.

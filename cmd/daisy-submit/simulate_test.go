@@ -242,6 +242,12 @@ func TestBlocksThatAreDoneAreLeftOutOfASimulation(t *testing.T) {
 	if a, b := s.Forecasts[0].Tasks[1], s.Forecasts[1].Tasks[1]; a.ID != "then" || a.Skipped != 2 || a.Success != 1 || b.Skipped != 0 || b.Success != 1 {
 		t.Errorf("%+v, %+v; want 2 of 3 blocks skipped, and none of another shape", a, b)
 	}
+	if want := "are done by the marks in " + filepath.Join(filepath.Dir(path), "tracking"); len(s.Warnings) == 0 || !strings.HasPrefix(s.Warnings[len(s.Warnings)-1], "2 of ") || !strings.Contains(s.Warnings[len(s.Warnings)-1], want) {
+		t.Errorf("warnings %q, want %q", s.Warnings, want)
+	}
+	if s = simulated(t, path, "--block-time", "10s", "--set", "run.tracking=new"); s.Forecasts[0].Tasks[1].Skipped != 0 || len(s.Warnings) != 0 {
+		t.Errorf("with another folder %+v, %q", s.Forecasts[0].Tasks, s.Warnings)
+	}
 }
 
 func TestNothingToDoTakesNoTime(t *testing.T) {

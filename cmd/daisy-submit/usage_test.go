@@ -18,7 +18,13 @@ func TestHelpOfACommandIsThereInBothOrders(t *testing.T) {
 			t.Errorf("%v: status %d, %q; %s", args, status, got, said)
 		}
 	}
-	if status, _, stderr := call("help", "rum"); status != exitUsage || !strings.Contains(stderr, `there is no command "rum"`) {
+	if status, _, stderr := call("help", "rum"); status != exitUsage || !strings.Contains(stderr, `there is no command "rum"; did you mean "run"? daisy-submit --help lists all`) {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+}
+
+func TestACommandThatIsLikeNoneHasNoSuggestion(t *testing.T) {
+	if status, _, stderr := call("xylophone"); status != exitUsage || stderr != "daisy-submit: there is no command \"xylophone\"; daisy-submit --help lists them\n" {
 		t.Errorf("status %d: %s", status, stderr)
 	}
 }

@@ -155,7 +155,7 @@ func writeWorkers(c *cli.Context, page *api.WorkerPage) error {
 		}
 		rows = append(rows, row)
 	}
-	if err := writePage(c, "Workers", "no such worker", head, rows, page.Next); err != nil {
+	if err := writePage(c, "Workers", "no workers", head, rows, page.Next); err != nil {
 		return err
 	}
 	_, err := c.App.Writer.Write([]byte(notUsed(page.Excluded)))

@@ -35,13 +35,19 @@ and ends.
 
 On SIGTERM or SIGINT it takes no new blocks, gives those that run the job's grace time, gives
 back what has not ended, and leaves. A second one ends it at once. In a job of Slurm it is gone
-within 20 s, and 5 s before Slurm kills it where KillWait allows that. On SIGUSR1, with which a batch system says that the
-end is near, it goes on and begins only what fits in the time that is left.
+within 20 s, and 5 s before Slurm kills it where KillWait allows that. On SIGUSR1, with which a
+batch system says that the end is near, it goes on and begins only what fits in the time that
+is left.
 
 EXAMPLE:
    Help a run with four more blocks at once:
 
    daisy-worker --run-dir runs/segment-2026-11-30T15-04-05 --slots 4
+
+   They count against the run's resources, which its own workers have taken, so that it stays
+   idle until there are more of them, here four cores more than the two that there were:
+
+   daisy-submit set runs/segment-2026-11-30T15-04-05 run.resources.cpu=6
 
 EXIT STATUS:
    0  told to leave

@@ -398,10 +398,8 @@ func dispatchAnd(runDir string, i int, batch uint32, start <-chan struct{}, befo
 				if err := wire.DecodeBlocks(payload, &blocks); err != nil {
 					return err
 				}
-				for _, g := range blocks.Grants {
-					seq++
-					out = wire.AppendRelease(out, wire.Release{Seq: seq, Epoch: hello.Epoch, Lease: g.Lease, WallNanos: 100})
-				}
+				out = benchReturn(out, seq+1, hello.Epoch, blocks.Grants)
+				seq += uint64(len(blocks.Grants))
 				request++
 				out = wire.AppendAcquire(out, wire.Acquire{Request: request, Max: batch})
 			case wire.KindDrain, wire.KindStop:
@@ -410,6 +408,18 @@ func dispatchAnd(runDir string, i int, batch uint32, start <-chan struct{}, befo
 			}
 		}
 	}
+}
+
+// benchReturn gives blocks back as daisy's own worker does: several that succeeded one after another in one message.
+func benchReturn(out []byte, seq, epoch uint64, grants []wire.Grant) []byte {
+	if len(grants) == 1 {
+		return wire.AppendRelease(out, wire.Release{Seq: seq, Epoch: epoch, Lease: grants[0].Lease, WallNanos: 100})
+	}
+	m := wire.Successes{Seq: seq, Epoch: epoch}
+	for _, g := range grants {
+		m.Ended = append(m.Ended, wire.Ended{Lease: g.Lease, WallNanos: 100})
+	}
+	return wire.AppendSuccesses(out, m)
 }
 
 // benchConnect joins and opens a stream.

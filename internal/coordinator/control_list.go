@@ -194,6 +194,10 @@ func blockState(name string) (scheduler.BlockState, bool) {
 func blockStates() string {
 	var names []string
 	for s := scheduler.BlockWaiting; s <= scheduler.BlockAbandoned; s++ {
+		if s == scheduler.BlockLeased { // people call it running, but it may wait in its worker
+			names = append(names, s.String()+" (in the hands of a worker)")
+			continue
+		}
 		names = append(names, s.String())
 	}
 	return strings.Join(names, ", ")

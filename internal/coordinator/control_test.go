@@ -16,6 +16,7 @@ import (
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/job"
 	"example.org/daisy/internal/journal"
+	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/wire"
 	"example.org/daisy/scheduler"
 )
@@ -434,18 +435,17 @@ func TestWhatIsSetObeysTheCapsOfTheSite(t *testing.T) {
 }
 
 func TestWhatIsSetIsDurableBeforeItIsAnswered(t *testing.T) {
-	dir := t.TempDir()
+	dir, err := rundir.Create(t.TempDir(), "run", "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	synctest.Test(t, func(t *testing.T) {
-		c := newRun(t, lineTask(t, "a", 9, 1))
-		var err error
-		if c.journal, err = journal.Create(dir, 1); err != nil { // that nobody else commits
-			t.Fatal(err)
-		}
-		loops(t, c)
+		c := newRunIn(t, dir, lineTask(t, "a", 9, 1))
+		loops(t, c) // so that nobody else commits
 		defer c.inbox.put(engine.Event{Kind: engine.EventBroken, Text: "the test is over"})
 		got[api.Done](t, c, http.MethodPost, api.PathSet, `{"by":"anna","sets":[{"key":"task.a.max_workers","value":"9"}]}`)
 		var found engine.Record
-		if _, err := journal.Read(dir, func(_, _ uint64, raw []byte) error {
+		if _, err := journal.Read(dir.JournalDir(), func(_, _ uint64, raw []byte) error {
 			r, err := engine.DecodeRecord(raw)
 			if r.Kind == engine.RecordSet {
 				found = r
@@ -462,15 +462,15 @@ func TestAQueryThatMeansNothingIsRefused(t *testing.T) {
 		c := newRun(t, lineTask(t, "a", 9, 1))
 		loops(t, c)
 		for target, want := range map[string]string{
-			api.PathBlocks + "?task=b":     `no task "b" in this run; it has "a"`,
-			api.PathBlocks + "?state=lost": "waiting, ready, held, leased",
-			api.PathBlocks + "?limit=0":    "allowed is 1 to",
-			api.PathBlocks + "?limit=1001": "allowed is 1 to",
-			api.PathBlocks + "?from=x":     "no page ended so",
-			api.PathBlocks + "?from=-1:0":  "no page ended so",
-			api.PathBlocks + "?from=0:-5":  "no page ended so",
-			api.PathWorkers + "?limit=x":   "allowed is 1 to",
-			api.PathWorkers + "?from=-1":   "no page ended so",
+			api.PathBlocks + "?task=b":        `no task "b" in this run; it has "a"`,
+			api.PathBlocks + "?state=running": "waiting, ready, held, leased (in the hands of a worker), ",
+			api.PathBlocks + "?limit=0":       "allowed is 1 to",
+			api.PathBlocks + "?limit=1001":    "allowed is 1 to",
+			api.PathBlocks + "?from=x":        "no page ended so",
+			api.PathBlocks + "?from=-1:0":     "no page ended so",
+			api.PathBlocks + "?from=0:-5":     "no page ended so",
+			api.PathWorkers + "?limit=x":      "allowed is 1 to",
+			api.PathWorkers + "?from=-1":      "no page ended so",
 		} {
 			wantRefused(t, c, http.StatusBadRequest, http.MethodGet, target, "", want)
 		}

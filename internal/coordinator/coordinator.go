@@ -236,7 +236,7 @@ func New(cfg Config) (_ *Coordinator, err error) {
 	c.engine, err = engine.New(engine.Config{
 		LogPath: logPath, Job: cfg.Job, Pipeline: c.pipeline, Launcher: properties, Node: hostname(), Epoch: c.epoch, Began: c.began.UnixNano(),
 		Budget: cfg.Budget, Unlimited: cfg.Unlimited, MaxSlots: maxSlots, StopAtFirstFailure: cfg.Serial,
-		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, Past: c.past, Recovered: recovered, Left: left,
+		External: cfg.Launcher == nil, JournalHandouts: !cfg.Listen, NoJournal: cfg.RunDir == nil, NoTracking: cfg.Job.Tracking == "", Past: c.past, Recovered: recovered, Left: left,
 	})
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ type mark struct {
 // flusher is the goroutine that makes things durable: it commits the journal when asked, all that has come since the last
 // commit at once, and writes tracking at intervals. Beside it only a compaction writes to the tracking stores, what they have already.
 type flusher struct {
-	journal *journal.Journal  // nil: nothing is kept, and a commit is immediate
+	journal *journal.Journal  // nil: nothing is kept, and no commit asked for
 	stores  []*tracking.Store // by task; nil without tracking
 	inbox   *inbox
 

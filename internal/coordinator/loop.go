@@ -22,10 +22,10 @@ const (
 // goroutine costs more than all that the engine does for a block; a reader that finds the lock free needs none.
 type owned struct {
 	sync.Mutex
-	fx     engine.Effects
-	events []engine.Event
-	calls  []func()
-	marks  []mark // of one perform, for the flusher
+	fx    engine.Effects
+	lists [][]engine.Event
+	calls []func()
+	marks []mark // of one perform, for the flusher
 	// answered have bytes queued that are to go out at once.
 	answered []*session
 	beat     time.Duration // when the next heartbeat goes out
@@ -70,18 +70,20 @@ func (c *Coordinator) loop() {
 const turnsOfReader = 4
 
 // work has events of a connection applied, and then what is in the inbox: by the calling goroutine, unless another is at it;
-// then that one finds them in the inbox before it stops.
-func (c *Coordinator) work(events []engine.Event) {
+// then that one finds them in the inbox before it stops. It returns an empty slice for the next ones.
+func (c *Coordinator) work(events []engine.Event) (empty []engine.Event) {
 	if !c.owned.TryLock() {
-		c.inbox.add(events...)
-		events = nil
+		empty, events = c.inbox.give(events), nil
 		if !c.owned.TryLock() {
-			return
+			return empty
 		}
 	}
 	for turn := 1; ; turn++ {
 		c.turn(events)
-		events = nil
+		if events != nil {
+			clear(events) // drop what they point to
+			empty, events = events[:0], nil
+		}
 		due := c.due()
 		early := due < c.owned.armed || c.over()
 		if early {
@@ -93,12 +95,12 @@ func (c *Coordinator) work(events []engine.Event) {
 		}
 		switch {
 		case c.inbox.empty():
-			return
+			return empty
 		case turn == turnsOfReader:
 			c.inbox.ring()
-			return
+			return empty
 		case !c.owned.TryLock():
-			return
+			return empty
 		}
 	}
 }
@@ -121,8 +123,10 @@ func (c *Coordinator) release() {
 // turn applies all that has come, then the given events, and does what is due.
 func (c *Coordinator) turn(events []engine.Event) {
 	o := &c.owned
-	o.events, o.calls = c.inbox.swap(o.events, o.calls)
-	c.applyAll(o.events)
+	o.lists, o.calls = c.inbox.swap(o.lists, o.calls)
+	for _, events := range o.lists {
+		c.applyAll(events)
+	}
 	c.applyAll(events)
 	for _, f := range o.calls {
 		f()
@@ -201,15 +205,9 @@ func (c *Coordinator) perform() {
 		switch f.Kind {
 		case engine.EffectAppend:
 			c.appended++
-			if c.journal != nil {
-				c.journal.Append(f.Record)
-			}
+			c.journal.Append(f.Record)
 		case engine.EffectCommit:
-			if c.journal != nil {
-				c.flusher.commit(f.Urgent)
-			} else {
-				c.inbox.add(engine.Event{Kind: engine.EventCommitted, UpTo: c.appended}) // the owner looks again
-			}
+			c.flusher.commit(f.Urgent)
 		case engine.EffectTrack:
 			if c.flusher.stores[f.Task] != nil {
 				c.owned.marks = append(c.owned.marks, mark{task: f.Task, done: f.Done, block: f.Block})

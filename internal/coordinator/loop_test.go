@@ -12,6 +12,7 @@ import (
 	"example.org/daisy/geom"
 	"example.org/daisy/internal/engine"
 	"example.org/daisy/internal/job"
+	"example.org/daisy/internal/rundir"
 	"example.org/daisy/internal/wire"
 )
 
@@ -32,8 +33,14 @@ func lineTask(t testing.TB, id string, n, voxels int64, after ...string) job.Tas
 // newRun is a coordinator whose loop does not run yet: without a launcher, and with nothing kept on disk.
 func newRun(t *testing.T, tasks ...job.Task) *Coordinator {
 	t.Helper()
+	return newRunIn(t, nil, tasks...)
+}
+
+// newRunIn is newRun with a run directory, unless that is nil.
+func newRunIn(t *testing.T, dir *rundir.Dir, tasks ...job.Task) *Coordinator {
+	t.Helper()
 	d := job.Defaults
-	c, err := New(Config{Unlimited: true, Job: &job.Job{
+	c, err := New(Config{Unlimited: true, RunDir: dir, Job: &job.Job{
 		Name: "line", Tasks: tasks, Grace: d.Grace, ReconnectGrace: d.ReconnectGrace, HeartbeatTimeout: d.HeartbeatTimeout,
 		HintAfter: d.HintAfter, IdleTimeout: -1,
 	}})

@@ -93,7 +93,7 @@ func work(ctx context.Context, c *Coordinator, q *launchertest.Queue, e launcher
 func TestARunOnABatchSystem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := launchertest.NewQueue()
-		got := aBatchSystem(t, q, 20, func(ctx context.Context, _ worker.Block) error {
+		got := aBatchSystem(t, q, 20, func(ctx context.Context, _ *worker.Block) error {
 			time.Sleep(5 * time.Second)
 			return nil
 		})
@@ -159,7 +159,7 @@ func TestABatchSystemThatDoesNotAnswerHoldsNothingUp(t *testing.T) {
 		q.NextSubmit = func(launcher.Request) launchertest.Outcome {
 			return launchertest.Outcome{Accepted: true, Err: launcher.ErrUnsure}
 		}
-		got := aBatchSystem(t, q, 4, func(context.Context, worker.Block) error { return nil })
+		got := aBatchSystem(t, q, 4, func(context.Context, *worker.Block) error { return nil })
 		if got.State != engine.RunDone {
 			t.Errorf("it is %+v", got)
 		}
@@ -230,7 +230,7 @@ func TestAWorkerHearsHowLongItsBatchSystemLetsItRun(t *testing.T) {
 		var mu sync.Mutex
 		var log strings.Builder
 		n := 0
-		aBatchSystemWithLogs(t, q, 4, lockedWriter{&mu, &log}, func(context.Context, worker.Block) error {
+		aBatchSystemWithLogs(t, q, 4, lockedWriter{&mu, &log}, func(context.Context, *worker.Block) error {
 			mu.Lock()
 			n++
 			first := n == 1

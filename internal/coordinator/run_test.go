@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -135,7 +136,8 @@ func TestALockThatCannotBeRenewedForAWhileIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-ended // at the next renewal
-		events, _ := c.inbox.swap(nil, nil)
+		lists, _ := c.inbox.swap(nil, nil)
+		events := slices.Concat(lists...)
 		if len(events) != 1 || events[0].Kind != engine.EventBroken {
 			t.Errorf("after a take-over: %+v", events)
 		}

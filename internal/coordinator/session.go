@@ -93,6 +93,8 @@ func (c *Coordinator) read(s *session, head []byte, answer string) {
 	}
 	c.inbox.put(attach)
 	events, bytesIn := make([]engine.Event, 0, 2), int64(len(head))
+	blocks := 0 // in events
+	var successes wire.Successes
 	for {
 		kind, payload, err := r.Next()
 		if err != nil {
@@ -100,14 +102,13 @@ func (c *Coordinator) read(s *session, head []byte, answer string) {
 		}
 		bytesIn += int64(len(payload)) + frameHead
 		events = append(events, engine.Event{Session: s.id})
-		if !decode(kind, payload, &events[len(events)-1]) {
+		if !decode(kind, payload, &events[len(events)-1], &successes) {
 			events = events[:len(events)-1]
 			break // malformed: it costs its sender the connection, and nobody else anything
 		}
-		if !r.Buffered() || len(events) >= applyAtOnce {
-			c.work(events)
-			clear(events)
-			events = events[:0]
+		blocks += len(events[len(events)-1].Successes)
+		if !r.Buffered() || len(events)+blocks >= applyAtOnce {
+			events, blocks = c.work(events), 0
 		}
 	}
 	if underlying(s.conn) == nil { // else the bytes are counted where they come in
@@ -139,8 +140,8 @@ func (c *Coordinator) greet(s *session, hello wire.Hello) int {
 	return joined.pid
 }
 
-// decode makes an event of a worker's message. It is false for what no worker sends.
-func decode(kind wire.Kind, payload []byte, e *engine.Event) bool {
+// decode makes an event of a worker's message. It is false for what no worker sends. successes is memory that it uses again.
+func decode(kind wire.Kind, payload []byte, e *engine.Event, successes *wire.Successes) bool {
 	switch kind {
 	case wire.KindAcquire:
 		m, err := wire.DecodeAcquire(payload)
@@ -153,6 +154,14 @@ func decode(kind wire.Kind, payload []byte, e *engine.Event) bool {
 		e.Use = engine.Use{WallNanos: m.WallNanos, CPUNanos: m.CPUNanos, PeakRSSBytes: m.PeakRSSBytes, ReadBytes: m.ReadBytes, WrittenBytes: m.WrittenBytes, GPU: engine.GPU(m.GPU)}
 		if m.Message != "" || m.Tail != "" {
 			e.Failure = &engine.Failure{Message: m.Message, Tail: m.Tail}
+		}
+		return err == nil
+	case wire.KindSuccesses:
+		err := wire.DecodeSuccesses(payload, successes)
+		e.Kind, e.Seq, e.Epoch = engine.EventSuccesses, successes.Seq, successes.Epoch
+		e.Successes = make([]engine.Success, len(successes.Ended))
+		for i, s := range successes.Ended {
+			e.Successes[i] = engine.Success{Lease: scheduler.Lease(s.Lease), WallNanos: s.WallNanos}
 		}
 		return err == nil
 	case wire.KindHeartbeat:

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,7 +104,8 @@ func ends(t *testing.T, workers ...api.JoinRequest) engine.Event {
 		defer close(answered)
 		for range workers {
 			<-c.inbox.wake
-			events, _ := c.inbox.swap(nil, nil)
+			lists, _ := c.inbox.swap(nil, nil)
+			events := slices.Concat(lists...)
 			c.answerJoin(events[0].Request, joinAnswer{worker: events[0].Join.Name})
 		}
 	}()
@@ -130,7 +132,8 @@ func ends(t *testing.T, workers ...api.JoinRequest) engine.Event {
 	if len(c.pids) != 0 {
 		t.Errorf("after the end of the worker, %v is known of it", c.pids)
 	}
-	events, _ := c.inbox.swap(nil, nil)
+	lists, _ := c.inbox.swap(nil, nil)
+	events := slices.Concat(lists...)
 	return events[len(events)-1]
 }
 

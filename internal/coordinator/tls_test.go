@@ -75,7 +75,7 @@ func TestAWorkerJoinsOverTLSWhereOtherMachinesCanComeIn(t *testing.T) {
 	go func() {
 		worked <- worker.Run(t.Context(), worker.Config{
 			RunDir: dir.Path(), Identity: worker.Identity{Name: "w"},
-			Funcs: map[string]worker.Func{"noop": func(context.Context, worker.Block) error { return nil }},
+			Funcs: map[string]worker.Func{"noop": func(context.Context, *worker.Block) error { return nil }},
 		})
 	}()
 	result, err := c.Run(t.Context())

@@ -24,6 +24,8 @@ type mill struct {
 	// born is what a worker does when it is started, served what it does with its block.
 	born   func(m *mill, w launcher.Worker)
 	served func(m *mill, w launcher.Worker, session SessionID, l scheduler.Lease)
+	// saw, if not nil, is told of each effect.
+	saw func(f *Effect)
 	// until ends it before the run has ended.
 	until func() bool
 }
@@ -46,6 +48,9 @@ func (m *mill) run() {
 		m.todo = m.todo[1:]
 		m.e.Apply(m.now, &ev, &m.fx)
 		for _, f := range m.fx.List {
+			if m.saw != nil {
+				m.saw(&f)
+			}
 			switch f.Kind {
 			case EffectAppend:
 				m.appended++

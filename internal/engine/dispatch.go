@@ -151,8 +151,7 @@ func (e *Engine) serve(i int, w *worker) bool {
 		l.whole = w.held == 0 && w.seq == 0
 		e.hold(l, told)
 		if e.cfg.JournalHandouts {
-			e.append(Record{Kind: RecordHandout, Task: h.Task, Block: h.Block, Lease: uint64(h.Lease), Attempt: h.Attempt, Worker: w.number})
-			e.wantCommit = true
+			e.appendHandout(h, w)
 		}
 	}
 	e.recount(w)

@@ -76,6 +76,9 @@ func (e *Engine) askCommit() {
 		return
 	}
 	e.wantCommit = false
+	if e.cfg.NoJournal {
+		return
+	}
 	if urgent {
 		e.urged = e.appended
 	}
@@ -176,15 +179,47 @@ func (e *Engine) raiseMark(i int, block int64) {
 
 // append has a record appended to the journal.
 func (e *Engine) append(r Record) {
+	if !e.unwritten() {
+		e.write(&r)
+	}
+}
+
+func (e *Engine) write(r *Record) {
 	start := len(e.out.records)
 	e.out.records = r.Append(e.out.records)
 	e.appended++
 	e.effect(EffectAppend).Record = e.out.records[start:len(e.out.records):len(e.out.records)]
 }
 
+// unwritten counts a record that nobody writes. It is false where there is a journal.
+func (e *Engine) unwritten() bool {
+	if e.cfg.NoJournal {
+		e.appended++
+		e.committed = e.appended
+	}
+	return e.cfg.NoJournal
+}
+
 // appendEnd writes down the end of an attempt.
 func (e *Engine) appendEnd(l *lease, end scheduler.Ending, use Use, final bool) {
-	e.append(Record{Kind: RecordEnd, Task: l.handout.Task, Block: l.handout.Block, Lease: uint64(l.handout.Lease), Attempt: l.handout.Attempt,
-		Worker: l.worker.number, Outcome: uint8(end.Outcome), Blameless: end.Blameless, Final: final, Use: use, At: l.at.Microseconds(), Held: l.held.Microseconds()})
+	if e.unwritten() {
+		return
+	}
+	r := &e.ofBlock // a new record for each block would take longer to clear than to write
+	r.Kind, r.Task, r.Block, r.Lease, r.Attempt, r.Worker = RecordEnd, l.handout.Task, l.handout.Block, uint64(l.handout.Lease), l.handout.Attempt, l.worker.number
+	r.Outcome, r.Blameless, r.Final, r.Use = uint8(end.Outcome), end.Blameless, final, use
+	r.At, r.Held = l.at.Microseconds(), l.held.Microseconds()
+	e.write(r)
+	e.wantCommit = true
+}
+
+// appendHandout writes down that a worker has got a block.
+func (e *Engine) appendHandout(h scheduler.Handout, w *worker) {
+	if e.unwritten() {
+		return
+	}
+	r := &e.ofBlock
+	r.Kind, r.Task, r.Block, r.Lease, r.Attempt, r.Worker = RecordHandout, h.Task, h.Block, uint64(h.Lease), h.Attempt, w.number
+	e.write(r)
 	e.wantCommit = true
 }

@@ -44,6 +44,10 @@ type Config struct {
 	Left []launcher.Worker
 	// JournalHandouts: workers are part of this process and die with it, so that every hand-out is journalled too.
 	JournalHandouts bool
+	// NoJournal: nothing of the run is kept. Nobody is asked to append or to commit, and whatever has to be durable first is so at once.
+	NoJournal bool
+	// NoTracking: nobody wants to hear of every block that is done.
+	NoTracking bool
 }
 
 const (
@@ -70,6 +74,7 @@ type Engine struct {
 	// appended counts records; committed is how many of them are durable. asked: this Apply wants a commit.
 	appended, committed uint64
 	wantCommit          bool
+	ofBlock             Record // memory for those of single blocks
 	urged               uint64 // the last record for which a commit was called urgent
 	queue               queue
 
@@ -292,7 +297,7 @@ func (e *Engine) take(ev *Event) {
 		e.stopWorker(ev.Worker, ev.Text)
 	case EventExclude:
 		e.exclude(ev.Exclude)
-	case EventDetach, EventHeartbeat, EventAcquire, EventRelease, EventLeaving, EventEnding:
+	case EventDetach, EventHeartbeat, EventAcquire, EventRelease, EventSuccesses, EventLeaving, EventEnding:
 		if w := e.sessions[ev.Session]; w != nil {
 			e.fromWorker(w, ev)
 		} else if len(e.parked) > 0 && ev.Kind == EventDetach {
@@ -363,6 +368,13 @@ func (e *Engine) fromWorker(w *worker, ev *Event) {
 		e.acquire(w, ev.Request, ev.N)
 	case EventRelease:
 		e.release(w, ev)
+	case EventSuccesses:
+		one := Event{Kind: EventRelease, Session: ev.Session, Seq: ev.Seq, Epoch: ev.Epoch, Outcome: scheduler.Success}
+		for _, s := range ev.Successes {
+			one.Lease, one.Use.WallNanos = s.Lease, s.WallNanos
+			e.release(w, &one)
+			one.Seq++
+		}
 	case EventLeaving:
 		e.settleDoubts(w)
 		e.leaving(w, ev.Leave, ev.Failure)

@@ -28,6 +28,9 @@ const (
 	EventAcquire
 	// EventRelease: an attempt ended: Session, Seq, Epoch, Lease, Outcome, Use, Failure.
 	EventRelease
+	// EventSuccesses: EventRelease for each of Successes, with nothing known but its time: Session, Seq (of the first; they go on from
+	// there), Epoch, Successes.
+	EventSuccesses
 	// EventLeaving: the worker leaves of its own accord once it has released all: Session, Leave.
 	EventLeaving
 	// EventEnding: the worker was told by its batch system that it ends soon: Session, Left.
@@ -90,13 +93,15 @@ type Event struct {
 	Failure *Failure
 	Join    *Join
 	Held    []Held
-	Worker  string
-	Tag     string
-	Text    string
-	Status  *launcher.Status
-	Answer  *Answer
-	Set     *Setting
-	Exclude *Exclusion
+	// Successes belong to the engine until Apply returns.
+	Successes []Success
+	Worker    string
+	Tag       string
+	Text      string
+	Status    *launcher.Status
+	Answer    *Answer
+	Set       *Setting
+	Exclude   *Exclusion
 }
 
 // LeaveReason is why a worker says that it leaves.
@@ -160,6 +165,12 @@ type Held struct {
 	Task    int32
 	Block   int64
 	Attempt int32
+}
+
+// A Success is an attempt that succeeded; WallNanos as in Use.
+type Success struct {
+	Lease     scheduler.Lease
+	WallNanos int64
 }
 
 // Use is what an attempt used, measured by the worker. Zero = not measured.

@@ -80,7 +80,7 @@ func (e *Engine) newLease(h scheduler.Handout, w *worker) *lease {
 	}
 	l := e.spare
 	e.spare = l.next
-	*l = lease{handout: h, worker: w, row: w.row}
+	l.handout, l.worker, l.row, l.next = h, w, w.row, nil // all else is zero
 	e.leases.put(l)
 	return l
 }

@@ -132,6 +132,7 @@ func (s *chaos) apply(ev Event) {
 // handOver hands over what is on the way, takes the effects in and checks the rules.
 func (s *chaos) handOver() {
 	s.hold = false
+	s.fold()
 	switch len(s.batch) {
 	case 0:
 		return
@@ -147,6 +148,27 @@ func (s *chaos) handOver() {
 	s.fx.Reset()
 	s.check()
 	s.batch, s.grants, s.senders = s.batch[:0], s.grants[:0], s.senders[:0]
+}
+
+// fold has successes that one worker gives back one after another come as one event, at times.
+func (s *chaos) fold() {
+	var folded []Event
+	for _, ev := range s.batch {
+		plain := ev.Kind == EventRelease && ev.Outcome == scheduler.Success && ev.Use == Use{WallNanos: ev.Use.WallNanos}
+		if plain && len(folded) > 0 {
+			last := &folded[len(folded)-1]
+			n := uint64(len(last.Successes))
+			if last.Kind == EventSuccesses && last.Session == ev.Session && last.Epoch == ev.Epoch && last.Seq+n == ev.Seq {
+				last.Successes = append(last.Successes, Success{ev.Lease, ev.Use.WallNanos})
+				continue
+			}
+		}
+		if plain && rapid.Bool().Draw(s.t, "together") {
+			ev = Event{Kind: EventSuccesses, Session: ev.Session, Seq: ev.Seq, Epoch: ev.Epoch, Successes: []Success{{ev.Lease, ev.Use.WallNanos}}}
+		}
+		folded = append(folded, ev)
+	}
+	s.batch = folded
 }
 
 func (s *chaos) effect(f *Effect) {

@@ -95,8 +95,10 @@ func (e *Engine) settleResult(l *lease) {
 		t.checked++
 	}
 	if verdict != scheduler.Stale {
-		f := e.effect(EffectTrack)
-		f.Task, f.Block, f.Done = l.handout.Task, l.handout.Block, true
+		if !e.cfg.NoTracking {
+			f := e.effect(EffectTrack)
+			f.Task, f.Block, f.Done = l.handout.Task, l.handout.Block, true
+		}
 		e.attempt(l, l.outcome, verdict, nil)
 	}
 	if l.seq > w.durable {
@@ -192,7 +194,11 @@ func (e *Engine) failedForGood(l *lease, outcome scheduler.Outcome, f *Failure) 
 		failed += e.tasks[i].failed
 	}
 	if m := e.cfg.Job.MaxFailures; m > 0 && failed >= m {
-		e.endEarly(StopCancel, RunStopped, fmt.Sprintf("%s failed, as many as max_failures allows", units.Plural(m, "block")))
+		much := "as many as"
+		if failed > m { // it was resumed
+			much = "more than"
+		}
+		e.endEarly(StopCancel, RunStopped, fmt.Sprintf("%s failed, %s max_failures allows", units.Plural(failed, "block"), much))
 	}
 }
 

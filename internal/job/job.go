@@ -124,7 +124,7 @@ type Task struct {
 	Slots int
 	// Fill: a worker is asked for with one slot, and gets as many as what a batch system gave it holds. Elsewhere it has one.
 	Fill bool
-	// MaxBlocksPerWorker sends a worker away after so many blocks; 0 = no limit.
+	// MaxBlocksPerWorker sends a worker away after so many blocks, and those that its other slots run then; 0 = no limit.
 	MaxBlocksPerWorker int64
 	// Priority decides who gets a free budget first; higher goes first.
 	Priority int

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 )
 
 // Version is the format that this package writes, and the newest that it reads.
@@ -116,17 +117,22 @@ func parseBatchHeader(b []byte, epoch uint64) (batchHeader, bool) {
 
 func appendFrame(b []byte, epoch, seq uint64, record []byte) []byte {
 	size := uint32(4 + len(record))
+	b = slices.Grow(b, frameHeaderSize+len(record)+frameHeadSize)
+	crc := frameCRC(b[len(b):], epoch, seq, size, record)
 	b = little.AppendUint32(b, size)
-	b = little.AppendUint32(b, frameCRC(epoch, seq, size, record))
+	b = little.AppendUint32(b, crc)
 	return append(b, record...)
 }
 
-func frameCRC(epoch, seq uint64, size uint32, record []byte) uint32 {
-	var head [20]byte
-	little.PutUint64(head[0:], epoch)
-	little.PutUint64(head[8:], seq)
-	little.PutUint32(head[16:], size)
-	return crc32.Update(crc32.Checksum(head[:], castagnoli), castagnoli, record)
+// frameHeadSize is how many bytes are in the checksum of a frame, and not in it.
+const frameHeadSize = 20
+
+// frameCRC needs memory for these: an array of its own would be allocated for each record.
+func frameCRC(memory []byte, epoch, seq uint64, size uint32, record []byte) uint32 {
+	head := little.AppendUint64(memory[:0], epoch)
+	head = little.AppendUint64(head, seq)
+	head = little.AppendUint32(head, size)
+	return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, record)
 }
 
 // parseFrame gives the record at the start of b and the frame's length.
@@ -139,7 +145,7 @@ func parseFrame(b []byte, epoch, seq uint64) (record []byte, n int, err error) {
 		return nil, 0, fmt.Errorf("record %d has the impossible size %d", seq, size)
 	}
 	record = b[frameHeaderSize : 4+size]
-	if frameCRC(epoch, seq, size, record) != little.Uint32(b[4:]) {
+	if frameCRC(nil, epoch, seq, size, record) != little.Uint32(b[4:]) {
 		return nil, 0, fmt.Errorf("the checksum of record %d is wrong", seq)
 	}
 	return record, int(size) + 4, nil

@@ -39,6 +39,9 @@ func (d *memDisk) rot(dir string, n int) bool {
 		return false
 	}
 	at := d.rng.IntN(end)
+	if d.rng.IntN(3) == 0 { // in the header
+		at = d.rng.IntN(min(end, 52))
+	}
 	switch size := min(1+d.rng.IntN(sector), end-at); d.rng.IntN(3) {
 	case 0:
 		data[at] ^= 1 << d.rng.IntN(8)

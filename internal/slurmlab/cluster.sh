@@ -213,6 +213,7 @@ JobCompLoc=$DIR/log/jobcomp.txt"
 	cat >"$DIR/etc/my.cnf" <<-END
 	[mariadbd]
 	datadir=$DIR/db
+	tmpdir=$DIR/run
 	socket=$DIR/run/mariadb.sock
 	pid-file=$DIR/run/mariadbd.pid
 	log-error=$DIR/log/mariadb.log
@@ -272,7 +273,8 @@ start_sql() {
 		if [ -n "$DBCACHE" ] && [ -s "$DBCACHE" ] && tar -C "$DIR/db" -xpf "$DBCACHE"; then
 			step "database taken from $DBCACHE"
 		else
-			mariadb-install-db --no-defaults --auth-root-authentication-method=socket --skip-test-db \
+			# A mariadbd that starts removes #sql* in its tmpdir, also those of another cluster that is at it.
+			mariadb-install-db --no-defaults --tmpdir="$DIR/run" --auth-root-authentication-method=socket --skip-test-db \
 				--skip-name-resolve --user=mysql --datadir="$DIR/db" >"$DIR/log/install-db.log" 2>&1 9>&- ||
 				die "mariadb-install-db failed, see $DIR/log/install-db.log"
 			step "database made afresh"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // ErrMalformed is wrapped by every error of a Decode function.
@@ -222,6 +223,31 @@ func DecodeRelease(payload []byte) (Release, error) {
 		}
 	}
 	return m, d.end()
+}
+
+// AppendSuccesses appends the frame of m to dst.
+func AppendSuccesses(dst []byte, m Successes) []byte {
+	dst, at := begin(dst, KindSuccesses)
+	dst = appendUint(dst, m.Seq)
+	dst = appendUint(dst, m.Epoch)
+	dst = appendUint(dst, uint64(len(m.Ended)))
+	for i := range m.Ended {
+		dst = appendUint(dst, m.Ended[i].Lease)
+		dst = appendInt(dst, m.Ended[i].WallNanos)
+	}
+	return end(dst, at)
+}
+
+// DecodeSuccesses reads the payload of Successes into m, whose memory it uses again.
+func DecodeSuccesses(payload []byte, m *Successes) error {
+	d := decoder{rest: payload}
+	m.Seq, m.Epoch, m.Ended = d.uint(), d.uint(), m.Ended[:0]
+	n := d.count(2)
+	m.Ended = slices.Grow(m.Ended, n)
+	for range n {
+		m.Ended = append(m.Ended, Ended{d.uint(), d.int()})
+	}
+	return d.end()
 }
 
 func (d *decoder) gpu() GPU {

@@ -12,7 +12,7 @@ import (
 
 // messages has, for each kind, a value of its type; nil has no fields.
 var messages = map[Kind]any{
-	KindHello: Hello{}, KindAcquire: Acquire{}, KindRelease: Release{}, KindHeartbeat: nil, KindLeaving: Leaving{}, KindEnding: Ending{}, KindWelcome: Welcome{},
+	KindHello: Hello{}, KindAcquire: Acquire{}, KindRelease: Release{}, KindHeartbeat: nil, KindLeaving: Leaving{}, KindEnding: Ending{}, KindSuccesses: Successes{}, KindWelcome: Welcome{},
 	KindBlocks: Blocks{}, KindAcknowledged: Acknowledged{}, KindRefused: Refused{}, KindRecall: Recall{}, KindReassign: Reassign{},
 	KindDrain: Drain{}, KindStop: Stop{}, KindKillBlock: KillBlock{}, KindTimeLeft: TimeLeft{}, KindAway: Away{},
 }

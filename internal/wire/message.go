@@ -15,6 +15,7 @@ const (
 	KindHeartbeat
 	KindLeaving
 	KindEnding
+	KindSuccesses
 )
 
 // Coordinator to worker.
@@ -47,6 +48,8 @@ func (k Kind) String() string {
 		return "Leaving"
 	case KindEnding:
 		return "Ending"
+	case KindSuccesses:
+		return "Successes"
 	case KindWelcome:
 		return "Welcome"
 	case KindBlocks:
@@ -151,6 +154,18 @@ type Release struct {
 	ReadBytes, WrittenBytes int64
 	// GPU is sent where somebody has measured it.
 	GPU GPU
+}
+
+// Successes is a Release for each of Ended, numbered on from Seq: of attempts that succeeded and of which nothing but the time is known.
+type Successes struct {
+	Seq, Epoch uint64
+	Ended      []Ended
+}
+
+// Ended is one of them.
+type Ended struct {
+	Lease     uint64
+	WallNanos int64
 }
 
 // GPU is what an attempt used of GPUs; all of it is zero where that was not measured. Percent is how busy they were, from 0 on; MemBytes

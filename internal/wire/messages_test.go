@@ -36,6 +36,12 @@ func decodeBlocks(p []byte) (Blocks, error) {
 	return m, err
 }
 
+func decodeSuccesses(p []byte) (Successes, error) {
+	var m Successes
+	err := DecodeSuccesses(p, &m)
+	return m, err
+}
+
 func forms() []form {
 	return []form{
 		{KindHello, AppendHello(nil, Hello{"3.0", 300, 2, []Held{{1, 7, 0, 300, 1}, {2, 128, 2, 5, 3}}}), "03332e30ac020202010700ac020102" + "8001020503", reshape(DecodeHello, AppendHello)},
@@ -48,6 +54,7 @@ func forms() []form {
 		{KindHeartbeat, AppendHeartbeat(nil), "", func(p []byte) ([]byte, error) { return AppendHeartbeat(nil), DecodeHeartbeat(p) }},
 		{KindLeaving, AppendLeaving(nil, Leaving{LeaveSignal, "x"}), "010178", reshape(DecodeLeaving, AppendLeaving)},
 		{KindEnding, AppendEnding(nil, Ending{300}), "d804", reshape(DecodeEnding, AppendEnding)},
+		{KindSuccesses, AppendSuccesses(nil, Successes{5, 2, []Ended{{812, 22}, {7, 64}}}), "050202ac062c078001", reshape(decodeSuccesses, AppendSuccesses)},
 		{KindWelcome, AppendWelcome(nil, Welcome{2, []uint64{9, 1000}, []Kept{{1, 7, 300, 1}}}), "020209e807010107ac0201", reshape(DecodeWelcome, AppendWelcome)},
 		{KindBlocks, AppendBlocks(nil, Blocks{1, 2, []Grant{{300, 0, 1}, {301, 1 << 40, 2}}}), "010202ac020001ad0280808080802002", reshape(decodeBlocks, AppendBlocks)},
 		{KindAcknowledged, AppendAcknowledged(nil, Acknowledged{6}), "06", reshape(DecodeAcknowledged, AppendAcknowledged)},
@@ -104,8 +111,8 @@ func TestAReleaseSaysWhatGPUsDidWhereThatIsKnown(t *testing.T) {
 }
 
 func TestKindsAreNumberedForGood(t *testing.T) {
-	got := []Kind{KindHello, KindAcquire, KindRelease, KindHeartbeat, KindLeaving, KindEnding, KindWelcome, KindBlocks, KindAcknowledged, KindRefused, KindRecall, KindReassign, KindDrain, KindStop, KindKillBlock}
-	want := []Kind{1, 2, 3, 4, 5, 6, 32, 33, 34, 35, 36, 37, 38, 39, 40}
+	got := []Kind{KindHello, KindAcquire, KindRelease, KindHeartbeat, KindLeaving, KindEnding, KindSuccesses, KindWelcome, KindBlocks, KindAcknowledged, KindRefused, KindRecall, KindReassign, KindDrain, KindStop, KindKillBlock}
+	want := []Kind{1, 2, 3, 4, 5, 6, 7, 32, 33, 34, 35, 36, 37, 38, 39, 40}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -136,6 +143,7 @@ func TestLengthsThatTheFrameCannotHoldAreRefusedBeforeAllocation(t *testing.T) {
 		"string": func() error { _, err := DecodeHello(huge); return err },
 		"held":   func() error { _, err := DecodeHello(append([]byte{0, 1, 1}, huge...)); return err },
 		"grants": func() error { return DecodeBlocks(append([]byte{1, 1}, huge...), &Blocks{}) },
+		"ended":  func() error { return DecodeSuccesses(append([]byte{1, 1}, huge...), &Successes{}) },
 		"leases": func() error { _, err := DecodeRecall(huge); return err },
 		"spec":   func() error { _, err := DecodeReassign(huge); return err },
 		"long number": func() error {
@@ -178,6 +186,13 @@ func TestAnyMessageComesBackAsItWas(t *testing.T) {
 		if diff := cmp.Diff(blocks.Grants, gotBlocks.Grants); err != nil || (len(blocks.Grants) > 0 && diff != "") {
 			t.Fatal(err, diff)
 		}
+		successes := Successes{number.Draw(t, "seq"), number.Draw(t, "epoch"), rapid.SliceOf(rapid.Custom(func(t *rapid.T) Ended {
+			return Ended{number.Draw(t, "lease"), signed.Draw(t, "wall")}
+		})).Draw(t, "ended")}
+		gotSuccesses, err := decodeSuccesses(AppendSuccesses(nil, successes)[6:])
+		if diff := cmp.Diff(successes.Ended, gotSuccesses.Ended); err != nil || gotSuccesses.Seq != successes.Seq || gotSuccesses.Epoch != successes.Epoch || (len(successes.Ended) > 0 && diff != "") {
+			t.Fatal(err, diff)
+		}
 		hello := Hello{text.Draw(t, "worker"), number.Draw(t, "nonce"), number.Draw(t, "epoch"), rapid.SliceOf(rapid.Custom(func(t *rapid.T) Held {
 			return Held{number.Draw(t, "epoch"), number.Draw(t, "lease"), rapid.Uint32().Draw(t, "task"), number.Draw(t, "block"), rapid.Uint32().Draw(t, "attempt")}
 		})).Draw(t, "held")}
@@ -206,6 +221,7 @@ func TestTheHotMessagesDoNotAllocate(t *testing.T) {
 	var buf []byte
 	blocks := Blocks{1, 2, make([]Grant, 64)}
 	into := Blocks{}
+	successes, back := Successes{1, 2, make([]Ended, 64)}, Successes{}
 	n := testing.AllocsPerRun(100, func() {
 		buf = AppendAcquire(buf[:0], Acquire{1, 1})
 		_, _ = DecodeAcquire(buf[6:])
@@ -213,6 +229,8 @@ func TestTheHotMessagesDoNotAllocate(t *testing.T) {
 		_, _ = DecodeRelease(buf[6:])
 		buf = AppendBlocks(buf[:0], blocks)
 		_ = DecodeBlocks(buf[6:], &into)
+		buf = AppendSuccesses(buf[:0], successes)
+		_ = DecodeSuccesses(buf[6:], &back)
 		buf = AppendAcknowledged(buf[:0], Acknowledged{1})
 		_, _ = DecodeAcknowledged(buf[6:])
 	})

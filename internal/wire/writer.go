@@ -25,8 +25,9 @@ var ErrClosed = errors.New("the connection was closed here")
 // a rest writes that. Safe for several goroutines; frames keep the order in which they were queued.
 type Writer struct {
 	conn    net.Conn
-	raw     syscall.RawConn // nil where the connection has no descriptor of its own: TLS, net.Pipe
+	raw     syscall.RawConn // nil where the connection has no descriptor of its own: TLS, Pipe
 	below   *Writer         // where the bytes of the connection go: TLS; else nil
+	prompt  bool            // no write to the connection takes any time: below, or Pipe
 	attempt func(fd uintptr) bool
 
 	mu       sync.Mutex
@@ -47,6 +48,7 @@ type Writer struct {
 func NewWriter(conn net.Conn) *Writer {
 	w := &Writer{conn: conn}
 	w.idle.L = &w.mu
+	_, w.prompt = conn.(*pipeEnd)
 	if c, ok := conn.(syscall.Conn); ok {
 		if raw, err := c.SyscallConn(); err == nil {
 			w.raw = raw
@@ -61,7 +63,7 @@ func NewWriter(conn net.Conn) *Writer {
 func (w *Writer) GoesTo(below *Writer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.below = below
+	w.below, w.prompt = below, true
 }
 
 // Write takes bytes of a connection above, and starts writing them. Like all of a Writer it does not wait, and fails as Queue does.
@@ -125,9 +127,9 @@ func (w *Writer) Flush() {
 	}
 	w.writing = true
 	if w.raw == nil {
-		waits := w.below == nil
+		prompt := w.prompt
 		w.mu.Unlock()
-		if !waits {
+		if prompt {
 			w.writeAll()
 		} else {
 			go w.writeAll()
@@ -171,7 +173,7 @@ func (w *Writer) writeAll() {
 	defer w.mu.Unlock()
 	for w.failure == nil {
 		if w.took == len(w.taken) {
-			if cap(w.taken) <= keepBuffer {
+			if w.taken != nil && cap(w.taken) <= keepBuffer {
 				w.spare = w.taken[:0]
 			}
 			w.taken, w.took = nil, 0
@@ -181,7 +183,7 @@ func (w *Writer) writeAll() {
 			w.takeLocked()
 		}
 		var renew bool
-		if w.below == nil { // else no write takes any time
+		if !w.prompt {
 			now := time.Now()
 			if renew = w.deadline.Sub(now) < WriteTimeout*3/4; renew {
 				w.deadline = now.Add(WriteTimeout)

@@ -15,10 +15,12 @@ import (
 // An attempt is a block that a slot runs.
 type attempt struct {
 	slot  *slot
-	block Block
+	held  *heldBlock
+	block *Block
 	ctx   blockContext
-	clock blockClock
+	began time.Duration // on the clock of the task's limit
 	state atomic.Int32
+	late  bool // the limit has told it so; guarded by limit.mu
 }
 
 // States of an attempt. Who takes it out of inFunction tells its end.
@@ -29,16 +31,23 @@ const (
 	writtenOff // its function is still there, and nobody waits for it any more
 )
 
-func newAttempt(s *slot, h *heldBlock) *attempt {
-	a := &attempt{slot: s, block: h.block()}
+// attemptsAtOnce is how many are allocated at once. None is used again: user code may keep the context of a block after its end.
+const attemptsAtOnce = 16
+
+func newAttempt(s *slot, h *heldBlock, atOnce bool) *attempt {
+	if len(s.room) == 0 {
+		s.room = make([]attempt, attemptsAtOnce)
+	}
+	a := &s.room[0]
+	s.room = s.room[1:]
+	a.slot, a.held, a.block = s, h, s.memory(h.task)
+	h.fill(a.block)
 	a.ctx.watcher = a
-	a.clock = blockClock{began: time.Now(), of: a}
+	a.began = s.timeBy(&h.task.limit, atOnce)
 	s.crew.begin(a)
-	h.task.limit.start(&a.clock)
+	s.limit.started()
 	return a
 }
-
-func (a *attempt) timeIsUp() { a.ctx.cancel(errTimedOut) }
 
 // call runs f and tells its ends apart.
 func (a *attempt) call(f Func) {
@@ -53,7 +62,7 @@ func (a *attempt) call(f Func) {
 		}
 		if a.state.CompareAndSwap(inFunction, returned) {
 			// What it returns after its context has ended comes of that, unless it used its grace to finish.
-			if ours, ended := endedByUs(&a.ctx, &a.block); ended && (r.Outcome != wire.Success || ours.Outcome != wire.Returned) {
+			if ours, ended := endedByUs(&a.ctx, a.block); ended && (r.Outcome != wire.Success || ours.Outcome != wire.Returned) {
 				r = ours
 			}
 			a.end(r)
@@ -80,7 +89,7 @@ func (a *attempt) writeOff(grace time.Duration) {
 		return
 	}
 	s := a.slot
-	ours, _ := endedByUs(&a.ctx, &a.block)
+	ours, _ := endedByUs(&a.ctx, a.block)
 	ours.Message += fmt.Sprintf("; its function ignores its context and still runs after %s: slot %d of worker %s is written off",
 		units.Duration(grace), s.number, s.crew.client.WorkerID())
 	s.crew.client.logf("block %s: %s", a.block.Label(), ours.Message)
@@ -90,10 +99,10 @@ func (a *attempt) writeOff(grace time.Duration) {
 
 // end gives the block back.
 func (a *attempt) end(r Result) {
-	b := &a.block
-	b.Task.limit.stop(&a.clock)
+	b := a.block
 	a.ctx.cancel(context.Canceled)
-	if whole := time.Since(a.clock.began); r.Wall <= 0 || r.Wall > whole { // user code may know better, but not everything
+	a.slot.free = b.Task.limit.clock()
+	if whole := a.slot.free - a.began; r.Wall <= 0 || r.Wall > whole { // user code may know better, but not everything
 		r.Wall = whole
 	}
 	switch r.Outcome {

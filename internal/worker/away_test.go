@@ -25,7 +25,7 @@ func TestABlockIsKeptForTheNextCoordinatorAsLongAsTheLastOneSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, func(t *testing.T) {
-				c, w, _ := patient(t, 60, func(ctx context.Context, _ Block) error {
+				c, w, _ := patient(t, 60, func(ctx context.Context, _ *Block) error {
 					select {
 					case <-ctx.Done():
 						return ctx.Err()

@@ -7,7 +7,7 @@ const (
 	shortBlock = 10 * time.Millisecond
 	// batchTime is how much work a batch is to hold.
 	batchTime = 100 * time.Millisecond
-	maxBatch  = 1024
+	maxBatch  = 256
 	// tinyBlock is below what a release may wait a little for others, to share their system call.
 	tinyBlock = 200 * time.Microsecond
 )

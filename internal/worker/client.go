@@ -16,6 +16,8 @@ import (
 const (
 	// flushDelay is for how long a release may wait for company.
 	flushDelay = time.Millisecond
+	// saidAtOnce is how many successes go into one message.
+	saidAtOnce = 256
 	// closeTimeout is for how long the last words may take.
 	closeTimeout = 2 * time.Second
 )
@@ -61,6 +63,9 @@ type Client struct {
 	held    held
 	seq     uint64
 	unacked queue[undelivered] // in the order of their Seq
+	unsaid  int                // how many at its end have not been queued to be sent yet: plain successes, which go together
+	// successes is memory for the message of these.
+	successes []wire.Ended
 
 	leaving  bool
 	reason   wire.LeaveReason
@@ -168,7 +173,7 @@ func (c *Client) Err() error {
 // Acquire waits for 1 to max blocks. It gives ErrNoMore once the worker leaves, an *ExitError when the coordinator is gone,
 // and the context's cause when ctx ends. A block that was acquired counts as started.
 func (c *Client) Acquire(ctx context.Context, max int) ([]Block, error) {
-	got, err := c.take(ctx, max, nil)
+	got, _, err := c.take(ctx, max, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -179,42 +184,41 @@ func (c *Client) Acquire(ctx context.Context, max int) ([]Block, error) {
 	return blocks, nil
 }
 
-// take is Acquire, in the memory of into if that suffices.
-func (c *Client) take(ctx context.Context, max int, into []*heldBlock) ([]*heldBlock, error) {
+// take is Acquire, in the memory of into if that suffices. atOnce: it did not wait.
+func (c *Client) take(ctx context.Context, max int, into []*heldBlock) (got []*heldBlock, atOnce bool, err error) {
 	if max < 1 {
-		return nil, fmt.Errorf("acquire %d blocks: at least 1 is needed", max)
+		return nil, false, fmt.Errorf("acquire %d blocks: at least 1 is needed", max)
 	}
 	if err := context.Cause(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	c.mu.Lock()
 	if err := c.noMoreLocked(); err != nil {
 		c.mu.Unlock()
-		return nil, err
+		return nil, false, err
 	}
 	if c.queue.len() > 0 && c.tooLateLocked() {
-		l := c.link
+		l := c.saidLocked()
 		c.mu.Unlock()
 		l.flush()
-		return nil, ErrNoMore
+		return nil, false, ErrNoMore
 	}
 	if c.queue.len() > 0 {
-		got := c.takeLocked(max, into)
-		flush := c.link
-		if c.batch.tiny() {
-			flush = nil // the timer or the next request takes the release along
-		} else {
+		got = c.takeLocked(max, into)
+		var flush *link
+		if !c.batch.tiny() { // else the timer or the next request takes the release along
+			flush = c.saidLocked()
 			c.dirty = false
 		}
 		c.mu.Unlock()
 		flush.flush()
-		return got, nil
+		return got, true, nil
 	}
 	w := &waiter{max: max, ready: make(chan struct{})}
 	c.waiting = append(c.waiting, w)
 	c.askLocked()
 	c.dirty = false
-	l := c.link
+	l := c.saidLocked()
 	c.mu.Unlock()
 	l.flush()
 
@@ -225,7 +229,7 @@ func (c *Client) take(ctx context.Context, max int, into []*heldBlock) ([]*heldB
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(w.got) > 0 {
-		return w.got, nil // also when ctx has ended: they are started now, and the caller releases them
+		return w.got, false, nil // also when ctx has ended: they are started now, and the caller releases them
 	}
 	for i, other := range c.waiting {
 		if other == w {
@@ -234,9 +238,9 @@ func (c *Client) take(ctx context.Context, max int, into []*heldBlock) ([]*heldB
 		}
 	}
 	if err := c.noMoreLocked(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return nil, context.Cause(ctx)
+	return nil, false, context.Cause(ctx)
 }
 
 // noMoreLocked is why there are no more blocks, nil while there may be.
@@ -269,10 +273,40 @@ func (c *Client) askLocked() {
 	}
 	for ; c.open < len(c.waiting); c.open++ {
 		c.request++
-		m := wire.Acquire{Request: c.request, Max: uint32(max(c.batch.next(), c.waiting[c.open].max))}
-		// A connection that fails is replaced, and all that waits is asked for again.
-		_ = c.link.out.Queue(func(dst []byte) []byte { return wire.AppendAcquire(dst, m) })
+		n := c.batch.next()
+		if c.cfg.Batch > 0 {
+			n = min(n, c.cfg.Batch)
+		}
+		m := wire.Acquire{Request: c.request, Max: uint32(max(n, c.waiting[c.open].max))}
+		c.queueLocked(func(dst []byte) []byte { return wire.AppendAcquire(dst, m) })
 	}
+}
+
+// queueLocked has a frame sent with the next flush, after the results before it. There must be a connection; one that fails is replaced, and
+// all that counts is said again.
+func (c *Client) queueLocked(frame func(dst []byte) []byte) {
+	_ = c.saidLocked().out.Queue(frame)
+}
+
+// saidLocked has all results queued, and gives the connection, nil if there is none.
+func (c *Client) saidLocked() *link {
+	n := min(c.unsaid, c.unacked.len())
+	if c.unsaid = 0; n == 0 || c.link == nil {
+		return c.link
+	}
+	results := c.unacked.list()[c.unacked.len()-n:]
+	_ = c.link.out.Queue(func(dst []byte) []byte {
+		if n == 1 {
+			return wire.AppendRelease(dst, results[0].Release)
+		}
+		m := wire.Successes{Seq: results[0].Seq, Epoch: results[0].Epoch, Ended: c.successes[:0]}
+		for i := range results {
+			m.Ended = append(m.Ended, wire.Ended{Lease: results[i].Lease, WallNanos: results[i].WallNanos})
+		}
+		c.successes = m.Ended
+		return wire.AppendSuccesses(dst, m)
+	})
+	return c.link
 }
 
 // Release gives a block back with its result, which is sent until it is acknowledged. It leaves together with the next
@@ -310,16 +344,24 @@ func (c *Client) releaseLocked(h *heldBlock, r *Result) {
 		WallNanos: int64(r.Wall), CPUNanos: int64(r.CPU), PeakRSSBytes: r.PeakRSSBytes, Message: r.Message, Tail: r.Tail,
 		ReadBytes: r.IO.ReadBytes, WrittenBytes: r.IO.WrittenBytes, GPU: r.GPU,
 	}
-	c.unacked.add(undelivered{m, h})
-	if c.link != nil {
-		_ = c.link.out.Queue(func(dst []byte) []byte { return wire.AppendRelease(dst, m) })
+	plain := m == wire.Release{Seq: m.Seq, Epoch: c.epoch, Lease: m.Lease, Outcome: wire.Success, WallNanos: m.WallNanos}
+	switch {
+	case c.link == nil:
+	case !plain:
+		c.queueLocked(func(dst []byte) []byte { return wire.AppendRelease(dst, m) })
+	case c.unsaid == saidAtOnce:
+		c.saidLocked()
+		fallthrough
+	default:
+		c.unsaid++
 	}
+	c.unacked.add(undelivered{m, h})
 }
 
 // flushLate sends what has waited for company in vain.
 func (c *Client) flushLate() {
 	c.mu.Lock()
-	l := c.link
+	l := c.saidLocked()
 	c.dirty = false
 	c.mu.Unlock()
 	l.flush()
@@ -330,7 +372,7 @@ func (c *Client) flushLate() {
 func (c *Client) Leave(reason wire.LeaveReason, message string) {
 	c.mu.Lock()
 	c.leaveLocked(reason, message)
-	l := c.link
+	l := c.saidLocked()
 	c.mu.Unlock()
 	l.flush()
 }
@@ -340,7 +382,7 @@ func (c *Client) EndsSoon(at time.Time) {
 	c.mu.Lock()
 	c.endsAt = at
 	c.sayEndLocked()
-	l := c.link
+	l := c.saidLocked()
 	c.mu.Unlock()
 	l.flush()
 }
@@ -348,7 +390,7 @@ func (c *Client) EndsSoon(at time.Time) {
 func (c *Client) sayEndLocked() {
 	if c.link != nil && !c.endsAt.IsZero() {
 		m := wire.Ending{LeftNanos: int64(max(time.Until(c.endsAt), 0))}
-		_ = c.link.out.Queue(func(dst []byte) []byte { return wire.AppendEnding(dst, m) })
+		c.queueLocked(func(dst []byte) []byte { return wire.AppendEnding(dst, m) })
 	}
 }
 
@@ -369,7 +411,7 @@ func (c *Client) leaveLocked(reason wire.LeaveReason, message string) {
 func (c *Client) sayLeavingLocked() {
 	if c.link != nil {
 		m := wire.Leaving{Reason: c.reason, Message: c.farewell}
-		_ = c.link.out.Queue(func(dst []byte) []byte { return wire.AppendLeaving(dst, m) })
+		c.queueLocked(func(dst []byte) []byte { return wire.AppendLeaving(dst, m) })
 	}
 }
 
@@ -404,7 +446,7 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	c.end()
 	c.mu.Lock()
-	l := c.link
+	l := c.saidLocked()
 	c.mu.Unlock()
 	l.close()
 	c.owned.Wait()

@@ -119,6 +119,72 @@ func TestAReleaseAndTheNextRequestLeaveInOneWrite(t *testing.T) {
 	s.acquire()
 }
 
+// holding5 connects a client that has got blocks 1 to 5 and sends nothing by its timer.
+func holding5(t *testing.T, c *script, cfg Config) (*Client, *stream, []Block) {
+	t.Helper()
+	client, s := connectTo(t, c, cfg)
+	got := acquire(t, client, 5)
+	s.grant(s.acquire().Request, 1, 2, 3, 4, 5)
+	blocks := <-got
+	client.mu.Lock()
+	client.dirty = true
+	client.mu.Unlock()
+	return client, s, blocks
+}
+
+func TestSuccessesOneAfterAnotherGoInOneMessageAndInOrder(t *testing.T) {
+	c, cfg := overTCP(t, testTask("func"))
+	client, s, blocks := holding5(t, c, cfg)
+	for i, r := range []Result{
+		{Outcome: wire.Success, Wall: 10}, {Outcome: wire.Success, Wall: 20}, {Outcome: wire.Success, Wall: 30, CPU: 7},
+		{Outcome: wire.Failed, Message: "no"}, {Outcome: wire.Success, Wall: 40},
+	} {
+		if err := client.Release(blocks[i], r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acquire(t, client, 1)
+	want := wire.Successes{Seq: 1, Epoch: 2, Ended: []wire.Ended{{Lease: 1, WallNanos: 10}, {Lease: 2, WallNanos: 20}}}
+	var got wire.Successes
+	if err := wire.DecodeSuccesses(s.expect(wire.KindSuccesses), &got); err != nil || cmp.Diff(want, got) != "" {
+		t.Errorf("got %+v (%v), want %+v", got, err, want)
+	}
+	for i, want := range []wire.Outcome{wire.Success, wire.Failed, wire.Success} {
+		if r := s.release(); r.Seq != uint64(i+3) || r.Lease != uint64(i+3) || r.Outcome != want {
+			t.Errorf("got %+v, want number %d, %v", r, i+3, want)
+		}
+	}
+	s.acquire()
+}
+
+func TestSuccessesThatWereNotSentAreSentAfterAReconnect(t *testing.T) {
+	c, cfg := overTCP(t, testTask("func"))
+	client, s, blocks := holding5(t, c, cfg)
+	for _, b := range blocks[:3] {
+		if err := client.Release(b, Result{Outcome: wire.Success, Wall: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.conn.Close()
+	again := c.next()
+	for seq := range uint64(3) {
+		if r := again.release(); r.Seq != seq+1 || r.Lease != seq+1 {
+			t.Errorf("got %+v, want number %d", r, seq+1)
+		}
+	}
+	again.acknowledge(3)
+	for _, b := range blocks[3:] {
+		if err := client.Release(b, Result{Outcome: wire.Success, Wall: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acquire(t, client, 1)
+	var got wire.Successes
+	if err := wire.DecodeSuccesses(again.expect(wire.KindSuccesses), &got); err != nil || got.Seq != 4 || len(got.Ended) != 2 {
+		t.Errorf("got %+v (%v), want 4 and 5", got, err)
+	}
+}
+
 func TestAfterAReconnectNothingIsLost(t *testing.T) {
 	c, cfg := overTCP(t, testTask("func"))
 	client, s := connectTo(t, c, cfg)

@@ -21,8 +21,8 @@ type Identity struct {
 }
 
 // A Func is user code as a Go function. It returns nil when the block is done; ctx ends at the block's timeout and when the
-// block is taken away. A panic counts as the death of a worker.
-type Func func(ctx context.Context, b Block) error
+// block is taken away. b is its own until it returns. A panic counts as the death of a worker.
+type Func func(ctx context.Context, b *Block) error
 
 // Config says who the worker is, where its coordinator is, and what it may use.
 type Config struct {
@@ -41,6 +41,8 @@ type Config struct {
 	// Slots is how many blocks run at once, at least 1. With Fill, the coordinator says how many more its Job holds.
 	Slots int
 	Fill  bool
+	// Batch is how many short blocks it asks for at once, at most; 0 = as many as are worth it.
+	Batch int
 	// Node is the machine's name, "" = what the system says.
 	Node string
 	// GPUs are the devices of this worker; slot i gets its share in this order.

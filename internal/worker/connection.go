@@ -113,7 +113,7 @@ const (
 // attach makes l the connection: what is unacknowledged is sent again, what waits is asked for again.
 func (c *Client) attach(l *link) {
 	c.mu.Lock()
-	c.link, c.open, c.away = l, 0, 0
+	c.link, c.open, c.away, c.unsaid = l, 0, 0, 0
 	texts := 0
 	for _, u := range c.unacked.list() {
 		m := u.Release
@@ -142,7 +142,7 @@ func (c *Client) serve(l *link) {
 		err := c.read(l)
 		l.conn.Close()
 		c.mu.Lock()
-		c.link, c.open = nil, 0
+		c.link, c.open, c.unsaid = nil, 0, 0
 		leave := c.pointlessLocked()
 		c.mu.Unlock()
 		if leave {
@@ -326,7 +326,7 @@ func (c *Client) granted(m *wire.Blocks) {
 	all := make([]heldBlock, len(m.Grants))
 	for i, g := range m.Grants {
 		h, key := &all[i], leaseKey{c.epoch, g.Lease}
-		*h = heldBlock{task: task, flat: int64(g.Block), handed: key, first: int(g.Attempt), now: key, attempt: int(g.Attempt), at: -1}
+		*h = heldBlock{task: task, flat: int64(g.Block), handed: key, first: int32(g.Attempt), now: key, attempt: int32(g.Attempt), at: -1}
 		switch {
 		case task == nil:
 			c.releaseLocked(h, &Result{Outcome: wire.Recalled, Message: fmt.Sprintf("task number %d was never specified", m.Task)})
@@ -354,7 +354,7 @@ func (c *Client) granted(m *wire.Blocks) {
 		c.queue.drop(c.queue.len())
 	}
 	c.askLocked()
-	l := c.link
+	l := c.saidLocked()
 	c.mu.Unlock()
 	l.flush()
 }
@@ -374,6 +374,7 @@ func (c *Client) acknowledged(upTo uint64) {
 // refusedResult: a result came too late. It is not sent again.
 func (c *Client) refusedResult(m wire.Refused) {
 	c.mu.Lock()
+	c.saidLocked()
 	c.unacked.keep(slices.DeleteFunc(c.unacked.list(), func(u undelivered) bool { return u.Lease == m.Lease }))
 	c.settleLocked()
 	c.mu.Unlock()
@@ -395,7 +396,7 @@ func (c *Client) recalled(leases []uint64) {
 		return true
 	}))
 	c.settleLocked()
-	l := c.link
+	l := c.saidLocked()
 	c.mu.Unlock()
 	l.flush()
 }

@@ -26,7 +26,7 @@ func (s *stream) ending() time.Duration {
 
 func TestAWorkerThatIsWarnedSaysWhenItEndsOnEveryConnectionAndGoesOn(t *testing.T) {
 	virtually(t, func(t *testing.T) {
-		c, cfg := withFunc(t, 0, func(context.Context, Block) error { return nil })
+		c, cfg := withFunc(t, 0, func(context.Context, *Block) error { return nil })
 		warn := make(chan time.Time)
 		cfg.Soon = warn
 		w := start(t, cfg)
@@ -59,7 +59,7 @@ func TestAWorkerThatIsWarnedSaysWhenItEndsOnEveryConnectionAndGoesOn(t *testing.
 
 func TestAfterASignalAllIsReturnedBeforeTheBatchSystemKills(t *testing.T) {
 	virtually(t, func(t *testing.T) {
-		c, cfg := withFunc(t, 0, func(ctx context.Context, _ Block) error { <-ctx.Done(); return errors.New("cut") })
+		c, cfg := withFunc(t, 0, func(ctx context.Context, _ *Block) error { <-ctx.Done(); return errors.New("cut") })
 		c.set(func(j *api.JoinResponse) { j.GraceSeconds = 3600 })
 		cfg.StopWithin = 18 * time.Second
 		w := start(t, cfg)
@@ -84,7 +84,7 @@ func TestAfterASignalAllIsReturnedBeforeTheBatchSystemKills(t *testing.T) {
 
 func TestAResultThatNobodyTakesAfterASignalIsInTheOutboxWhenTheTimeIsOver(t *testing.T) {
 	virtually(t, func(t *testing.T) {
-		c, cfg := withFunc(t, 0, func(ctx context.Context, _ Block) error { return nil })
+		c, cfg := withFunc(t, 0, func(ctx context.Context, _ *Block) error { return nil })
 		cfg.RunDir = t.TempDir()
 		w := start(t, cfg)
 		s := c.next()

@@ -9,13 +9,13 @@ import (
 // slot is written off by another one.
 func (s *slot) function(a *attempt) {
 	if s.f == nil {
-		a.end(s.cannotStart(&a.block, fmt.Errorf("this worker has no function for task %q", a.block.TaskID())))
+		a.end(s.cannotStart(a.block, fmt.Errorf("this worker has no function for task %q", a.block.TaskID())))
 		return
 	}
-	s.hasStarted(&a.block)
+	s.hasStarted(a.block)
 	a.state.Store(inFunction)
 	// Whatever ends the context from here on is seen by contextEnded.
-	if ours, ended := endedByUs(&a.ctx, &a.block); ended {
+	if ours, ended := endedByUs(&a.ctx, a.block); ended {
 		if a.state.CompareAndSwap(inFunction, returned) {
 			a.end(ours)
 		}

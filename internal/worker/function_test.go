@@ -25,15 +25,15 @@ func TestTheEndsOfAFunction(t *testing.T) {
 		want    wire.Outcome
 		message string
 	}{
-		"nil":   {func(context.Context, Block) error { return nil }, wire.Success, ""},
-		"error": {func(_ context.Context, b Block) error { return errors.New("no " + b.Label()) }, wire.Failed, "no predict 7 #1"},
-		"panic": {func(context.Context, Block) error { panic("oh") }, wire.Lost, "panic: oh"},
-		"panic(nil)": {func(context.Context, Block) error {
+		"nil":   {func(context.Context, *Block) error { return nil }, wire.Success, ""},
+		"error": {func(_ context.Context, b *Block) error { return errors.New("no " + b.Label()) }, wire.Failed, "no predict 7 #1"},
+		"panic": {func(context.Context, *Block) error { panic("oh") }, wire.Lost, "panic: oh"},
+		"panic(nil)": {func(context.Context, *Block) error {
 			var err error
 			panic(err)
 		}, wire.Lost, "panic: panic called with nil argument"},
-		"Goexit":  {func(context.Context, Block) error { runtime.Goexit(); return nil }, wire.Lost, "its function ended its goroutine (runtime.Goexit)"},
-		"timeout": {func(ctx context.Context, _ Block) error { <-ctx.Done(); return ctx.Err() }, wire.TimedOut, "timed out after 200ms"},
+		"Goexit":  {func(context.Context, *Block) error { runtime.Goexit(); return nil }, wire.Lost, "its function ended its goroutine (runtime.Goexit)"},
+		"timeout": {func(ctx context.Context, _ *Block) error { <-ctx.Done(); return ctx.Err() }, wire.TimedOut, "timed out after 200ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, cfg := withFunc(t, 0.2, tc.f)
@@ -59,7 +59,7 @@ func TestTheEndsOfAFunction(t *testing.T) {
 func TestASlotWhoseFunctionIgnoresItsTimeoutIsWrittenOff(t *testing.T) {
 	hold := make(chan struct{})
 	defer close(hold)
-	c, cfg := withFunc(t, 0.1, func(_ context.Context, b Block) error {
+	c, cfg := withFunc(t, 0.1, func(_ context.Context, b *Block) error {
 		if b.Flat == 7 {
 			<-hold
 		}
@@ -95,7 +95,7 @@ func TestASlotWhoseFunctionIgnoresItsTimeoutIsWrittenOff(t *testing.T) {
 }
 
 func TestASlotWhoseFunctionHasEndedItsGoroutineGoesOn(t *testing.T) {
-	c, cfg := withFunc(t, 1000, func(_ context.Context, b Block) error {
+	c, cfg := withFunc(t, 1000, func(_ context.Context, b *Block) error {
 		if b.Flat == 7 {
 			runtime.Goexit()
 		}
@@ -127,7 +127,7 @@ func TestAFunctionThatReturnsAfterItsSlotWasWrittenOffIsNotHeard(t *testing.T) {
 		"Goexit":  func() error { runtime.Goexit(); return nil },
 	} {
 		hold, back := make(chan struct{}), make(chan struct{})
-		c, cfg := withFunc(t, 0.05, func(context.Context, Block) error {
+		c, cfg := withFunc(t, 0.05, func(context.Context, *Block) error {
 			defer close(back)
 			<-hold
 			return last()

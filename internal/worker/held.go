@@ -6,23 +6,28 @@ type heldBlock struct {
 	task   *Task
 	flat   int64
 	handed leaseKey // the name that the hand-out had
-	first  int      // the attempt, as it was counted then
-	taken  bool     // a slot has it
 	now    leaseKey
+	first  int32 // the attempt, as it was counted when it was handed out
 	// attempt is as the coordinator counts now.
-	attempt int
+	attempt int32
 	// at is its place among all that are held, -1 once it is not.
-	at int
+	at    int32
+	taken bool // a slot has it
 }
 
 // block is what a slot gets.
-func (h *heldBlock) block() Block {
-	b := Block{Task: h.task, Flat: h.flat, Attempt: h.first, Epoch: h.handed.epoch, Lease: h.handed.lease, held: h}
-	if t := h.task; t != nil {
-		b.Index, b.Read, b.Write = t.Grid.Index(h.flat), t.Grid.ReadRoi(h.flat), t.Grid.WriteRoi(h.flat)
-		b.ID, b.IDFits = t.Grid.ID(h.flat)
-	}
+func (h *heldBlock) block() (b Block) {
+	h.fill(&b)
 	return b
+}
+
+// fill makes b the block.
+func (h *heldBlock) fill(b *Block) {
+	b.Task, b.Flat, b.Attempt, b.Epoch, b.Lease, b.held = h.task, h.flat, int(h.first), h.handed.epoch, h.handed.lease, h
+	if t := h.task; t != nil {
+		t.Grid.Regions(h.flat, &b.Index, &b.Read, &b.Write)
+		b.ID, b.IDFits = t.Grid.IDAt(b.Index)
+	}
 }
 
 // whichBlock is a block of the run, whatever its hand-out.
@@ -40,7 +45,7 @@ type leaseKey struct{ epoch, lease uint64 }
 type held []*heldBlock
 
 func (l *held) add(h *heldBlock) {
-	h.at = len(*l)
+	h.at = int32(len(*l))
 	*l = append(*l, h)
 }
 

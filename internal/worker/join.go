@@ -368,7 +368,7 @@ func (c *Client) renameLocked(welcome wire.Welcome) (stale []undelivered) {
 	}
 	rename := func(h *heldBlock) {
 		if k, kept := names[h.now]; kept {
-			h.now, h.attempt = leaseKey{welcome.Epoch, k.Now}, int(k.Attempt)
+			h.now, h.attempt = leaseKey{welcome.Epoch, k.Now}, int32(k.Attempt)
 		}
 	}
 	for _, h := range c.held {

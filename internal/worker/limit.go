@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"example.org/daisy/internal/api"
@@ -12,21 +13,22 @@ import (
 // A limit bounds the time of each block of a task. When it becomes another, it is so for the blocks that run, too, from their
 // start.
 type limit struct {
-	mu      sync.Mutex
-	d       time.Duration // 0 = none
-	running []*blockClock // as they began, more or less
+	birth time.Time // of its clock
+	// armed: a block that starts need not see to it that somebody looks whose time is up.
+	armed atomic.Bool
+
+	mu    sync.Mutex
+	d     time.Duration              // 0 = none
+	slots []*atomic.Pointer[attempt] // what runs in the slots that serve the task
 	// One timer serves all blocks: it is not moved when a block ends, so that a short block never touches it, and looks for itself whose time
 	// is up.
 	timer *time.Timer
-	armed bool
 }
 
-// A blockClock is that of a block that runs.
-type blockClock struct {
-	began time.Time
-	of    interface{ timeIsUp() }
-	up    bool
-}
+func newLimit(d time.Duration) limit { return limit{birth: time.Now(), d: d} }
+
+// clock is what the time of blocks is measured by.
+func (l *limit) clock() time.Duration { return time.Since(l.birth) }
 
 func (l *limit) get() time.Duration {
 	l.mu.Lock()
@@ -37,44 +39,54 @@ func (l *limit) get() time.Duration {
 func (l *limit) set(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.d, l.armed = d, false
+	l.d = d
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 	l.armLocked()
 }
 
-// start has the block told once when the limit has passed, unless stop is called before.
-func (l *limit) start(c *blockClock) {
+// watch has each block of a slot cancelled once when the limit has passed, as long as it is in now.
+func (l *limit) watch(now *atomic.Pointer[attempt]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.running = append(l.running, c)
-	if !l.armed {
-		l.armLocked()
-	}
+	l.slots = append(l.slots, now)
 }
 
-func (l *limit) stop(c *blockClock) {
+func (l *limit) unwatch(now *atomic.Pointer[attempt]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.Index(l.running, c); i >= 0 {
-		l.running = slices.Delete(l.running, i, i+1)
+	l.slots = slices.DeleteFunc(l.slots, func(p *atomic.Pointer[attempt]) bool { return p == now })
+}
+
+// started is called when a block has begun in a slot that is watched.
+func (l *limit) started() {
+	if l.armed.Load() {
+		return
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.armLocked()
 }
 
 // armLocked sets the timer to when the time of the first block is up.
 func (l *limit) armLocked() {
-	var first *blockClock
-	for _, c := range l.running {
-		if !c.up && (first == nil || c.began.Before(first.began)) {
-			first = c
-		}
-	}
-	if l.d == 0 || first == nil {
+	if l.d == 0 {
+		l.armed.Store(true)
 		return
 	}
-	l.armed = true
-	if left := l.d - time.Since(first.began); l.timer == nil {
+	l.armed.Store(false) // before it looks: a block that it does not find will see it
+	var first *attempt
+	for _, now := range l.slots {
+		if a := now.Load(); a != nil && !a.late && (first == nil || a.began < first.began) {
+			first = a
+		}
+	}
+	if first == nil {
+		return
+	}
+	l.armed.Store(true)
+	if left := l.d - (l.clock() - first.began); l.timer == nil {
 		l.timer = time.AfterFunc(left, l.look)
 	} else {
 		l.timer.Reset(left)
@@ -84,18 +96,17 @@ func (l *limit) armLocked() {
 // look tells the blocks whose time is up.
 func (l *limit) look() {
 	l.mu.Lock()
-	l.armed = false
-	var late []*blockClock
-	for _, c := range l.running {
-		if l.d > 0 && !c.up && time.Since(c.began) >= l.d {
-			c.up = true
-			late = append(late, c)
+	var late []*attempt
+	for _, now := range l.slots {
+		if a := now.Load(); a != nil && !a.late && l.d > 0 && l.clock()-a.began >= l.d {
+			a.late = true
+			late = append(late, a)
 		}
 	}
 	l.armLocked()
 	l.mu.Unlock()
-	for _, c := range late {
-		c.of.timeIsUp()
+	for _, a := range late {
+		a.ctx.cancel(errTimedOut) // nothing, if it has ended meanwhile
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,12 +26,11 @@ func TestALimitThatChangesCountsFromTheStartOfTheBlock(t *testing.T) {
 		"taken away":        {5 * time.Second, 0, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			l := limit{d: c.first}
+			l := newLimit(c.first)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			began, ended := time.Now(), make(chan struct{})
-			clock := blockClock{began: began, of: told(func() { close(ended) })}
-			l.start(&clock)
+			now := beginIn(&l, func() { close(ended) })
 			time.Sleep(3 * time.Second)
 			l.set(c.then)
 			var got time.Duration
@@ -42,19 +42,30 @@ func TestALimitThatChangesCountsFromTheStartOfTheBlock(t *testing.T) {
 			if got != c.want {
 				t.Errorf("%s: the block was ended after %v, want %v", name, got, c.want)
 			}
-			l.stop(&clock)
+			now.Store(nil)
 			l.set(time.Second) // nothing runs any more
 			time.Sleep(time.Minute)
-			if len(l.running) != 0 {
-				t.Errorf("%s: %d blocks are still watched", name, len(l.running))
+			if l.unwatch(now); len(l.slots) != 0 {
+				t.Errorf("%s: %d slots are still watched", name, len(l.slots))
 			}
 		})
 	}
 }
 
+// beginIn begins a block in a slot of its own, and gives where it is.
+func beginIn(l *limit, ended func()) *atomic.Pointer[attempt] {
+	a := &attempt{began: l.clock()}
+	a.ctx.watcher = told(ended)
+	var now atomic.Pointer[attempt]
+	l.watch(&now)
+	now.Store(a)
+	l.started()
+	return &now
+}
+
 type told func()
 
-func (f told) timeIsUp() { f() }
+func (f told) contextEnded(error) { f() }
 
 // retimed sends a specification that differs from that of the join in its limit only.
 func retimed(t *testing.T, s *stream, task api.TaskSpec, seconds float64) {
@@ -91,21 +102,35 @@ func TestAShorterLimitEndsABlockThatRunsAndLeavesTheProcessThatServesTheTask(t *
 
 func TestEachBlockHasItsOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limit{d: 10 * time.Second}
+		l := newLimit(10 * time.Second)
 		began := time.Now()
-		var clocks [4]blockClock
+		var blocks [4]*atomic.Pointer[attempt]
 		var got [4]time.Duration
-		for i := range clocks { // after 0, 3, 6 and 9 s
-			clocks[i] = blockClock{began: time.Now(), of: told(func() { got[i] = time.Since(began) })}
-			l.start(&clocks[i])
+		for i := range blocks { // after 0, 3, 6 and 9 s
+			blocks[i] = beginIn(&l, func() { got[i] = time.Since(began) })
 			time.Sleep(3 * time.Second)
 		}
-		l.stop(&clocks[2]) // in time
+		blocks[2].Store(nil) // in time
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		want := [4]time.Duration{10 * time.Second, 13 * time.Second, 0, 19 * time.Second}
 		if got != want {
 			t.Errorf("the blocks were told after %v, want %v", got, want)
+		}
+	})
+}
+
+func TestALimitThatHadNothingToLookAtHoldsForTheNextBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimit(10 * time.Second)
+		beginIn(&l, func() { t.Error("a block that has ended was told that its time is up") }).Store(nil)
+		time.Sleep(time.Minute)
+		began, got := time.Now(), time.Duration(0)
+		beginIn(&l, func() { got = time.Since(began) })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got != 10*time.Second {
+			t.Errorf("the block was told after %v, want 10s", got)
 		}
 	})
 }

@@ -38,7 +38,7 @@ func TestAWorkerGivesUpWithoutContactKillsItsBlocksAndKeepsItsResults(t *testing
 	virtually(t, func(t *testing.T) {
 		began := time.Now()
 		killed := make(chan time.Duration, 1)
-		c, w, dir := patient(t, 240, func(ctx context.Context, b Block) error {
+		c, w, dir := patient(t, 240, func(ctx context.Context, b *Block) error {
 			if b.Flat == 8 {
 				return errors.New("no good")
 			}
@@ -85,7 +85,7 @@ func TestAWorkerGivesUpWithoutContactKillsItsBlocksAndKeepsItsResults(t *testing
 func TestWhereNobodyAnswersAtAllAWorkerGivesUpSooner(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		began := time.Now()
-		c, w, _ := patient(t, 60, func(ctx context.Context, _ Block) error { <-ctx.Done(); return nil })
+		c, w, _ := patient(t, 60, func(ctx context.Context, _ *Block) error { <-ctx.Done(); return nil })
 		// The network swallows everything: the old connection stays open, and no new one comes to be.
 		s := c.next()
 		c.server.Close()
@@ -122,7 +122,7 @@ func TestARefusedConnectionIsAnAnswer(t *testing.T) {
 func TestHeartbeatsKeepAWorkerForAsLongAsABlockTakes(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		finish := make(chan struct{})
-		c, w, _ := patient(t, 240, func(context.Context, Block) error { <-finish; return nil })
+		c, w, _ := patient(t, 240, func(context.Context, *Block) error { <-finish; return nil })
 		s := c.next()
 		s.acquire()
 		s.acquire()
@@ -154,7 +154,7 @@ func TestASilentConnectionIsReplacedAndTheBlockGoesOn(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		finish := make(chan struct{})
 		began := time.Now()
-		c, _, _ := patient(t, 240, func(context.Context, Block) error { <-finish; return nil })
+		c, _, _ := patient(t, 240, func(context.Context, *Block) error { <-finish; return nil })
 		s := c.next()
 		s.acquire()
 		s.acquire()
@@ -184,7 +184,7 @@ func TestASilentConnectionIsReplacedAndTheBlockGoesOn(t *testing.T) {
 func TestASilentConnectionLeavesTimeToComeBack(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		began := time.Now()
-		c, cfg := withFunc(t, 0, func(ctx context.Context, _ Block) error { <-ctx.Done(); return nil })
+		c, cfg := withFunc(t, 0, func(ctx context.Context, _ *Block) error { <-ctx.Done(); return nil })
 		c.set(func(j *api.JoinResponse) { j.HeartbeatSeconds, j.AbandonSeconds, j.HintSeconds = 10, 27, 240 })
 		start(t, cfg)
 		s := c.next()
@@ -204,7 +204,7 @@ func TestASilentConnectionLeavesTimeToComeBack(t *testing.T) {
 
 func TestARunThatEndedMeanwhileEndsTheWorkerInPeace(t *testing.T) {
 	virtually(t, func(t *testing.T) {
-		c, w, _ := patient(t, 240, func(ctx context.Context, _ Block) error { <-ctx.Done(); return nil })
+		c, w, _ := patient(t, 240, func(ctx context.Context, _ *Block) error { <-ctx.Done(); return nil })
 		s := c.next()
 		s.acquire()
 		s.acquire()

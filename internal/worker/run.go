@@ -45,11 +45,15 @@ type crew struct {
 	stopper   sync.WaitGroup
 	over      chan struct{} // closed when all slots have ended
 
+	// urgent: a block that begins has to look into early and halted, one that ends into early. Whoever sets it does so before it looks
+	// for what runs, and who begins a block puts it where it is found before it looks at this: one of them sees the other.
+	urgent atomic.Bool
+
 	mu      sync.Mutex
 	warned  time.Time     // when the batch system last said that the end is near
 	warning chan struct{} // closed at the next time
 	all     []*slot
-	early   map[*heldBlock]bool // taken away before they were running here
+	early   map[*heldBlock]bool // taken away, perhaps before they were running here
 	halted  bool                // every block is to end
 	started map[string]bool     // tasks whose user code has been started at least once
 	served  map[string]int64    // blocks by task
@@ -313,6 +317,7 @@ func (c *crew) killGrace(why error) time.Duration {
 func (c *crew) halt() {
 	c.mu.Lock()
 	c.halted = true
+	c.urgent.Store(true)
 	c.mu.Unlock()
 	c.end(errStopped)
 }
@@ -322,8 +327,8 @@ func (c *crew) end(why error) {
 	c.mu.Lock()
 	var running []*attempt
 	for _, s := range c.all {
-		if s.now != nil {
-			running = append(running, s.now)
+		if a := s.now.Load(); a != nil {
+			running = append(running, a)
 		}
 	}
 	c.mu.Unlock()
@@ -335,14 +340,13 @@ func (c *crew) end(why error) {
 // taken is Config.OnKill.
 func (c *crew) taken(b Block) {
 	c.mu.Lock()
+	c.early[b.held] = true // if its slot is only about to begin it
+	c.urgent.Store(true)
 	var running *attempt
 	for _, s := range c.all {
-		if s.now != nil && s.now.block.held == b.held {
-			running = s.now
+		if a := s.now.Load(); a != nil && a.held == b.held {
+			running = a
 		}
-	}
-	if running == nil {
-		c.early[b.held] = true // its slot is about to begin it, or has just ended it
 	}
 	c.mu.Unlock()
 	if running != nil {
@@ -352,9 +356,12 @@ func (c *crew) taken(b Block) {
 
 // begin makes a block known, so that it can be ended from outside.
 func (c *crew) begin(a *attempt) {
+	a.slot.now.Store(a)
+	if !c.urgent.Load() {
+		return
+	}
 	c.mu.Lock()
-	a.slot.now = a
-	taken, halted := c.early[a.block.held], c.halted
+	taken, halted := c.early[a.held], c.halted
 	c.mu.Unlock()
 	if taken {
 		a.ctx.cancel(errTaken)
@@ -366,17 +373,21 @@ func (c *crew) begin(a *attempt) {
 
 // release gives a block back.
 func (c *crew) release(a *attempt, r *Result) {
-	b := &a.block
-	err := c.client.giveBack(b.held, r)
+	b := a.block
+	err := c.client.giveBack(a.held, r)
+	a.slot.now.Store(nil)
+	if c.urgent.Load() {
+		c.mu.Lock()
+		delete(c.early, a.held)
+		c.mu.Unlock()
+	}
 	full := false
-	c.mu.Lock()
-	a.slot.now = nil
-	delete(c.early, b.held)
 	if most := b.Task.Spec.MaxBlocksPerWorker; most > 0 {
+		c.mu.Lock()
 		c.served[b.TaskID()]++
 		full = c.served[b.TaskID()] >= most
+		c.mu.Unlock()
 	}
-	c.mu.Unlock()
 	if err != nil {
 		c.client.logf("block %s ended (%v), but it had been taken away", b.Label(), r.Outcome)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -40,8 +41,12 @@ type slot struct {
 
 	memoryKills int64 // in this worker's cgroup before the block
 
-	now *attempt // guarded by crew.mu
-	f   Func     // of the task, if it is one of functions
+	now   atomic.Pointer[attempt]
+	limit *limit        // that watches now
+	free  time.Duration // when the last block ended, on the clock of limit
+	room  []attempt     // for the next ones
+	block Block         // see memory
+	f     Func          // of the task, if it is one of functions
 	// begun: hasStarted has been called for the task.
 	begun bool
 }
@@ -58,11 +63,12 @@ func (s *slot) loop() {
 	var got []*heldBlock
 	for {
 		// Leave ends the wait.
+		var atOnce bool
 		var err error
-		if got, err = s.crew.client.take(context.Background(), 1, got); err != nil {
+		if got, atOnce, err = s.crew.client.take(context.Background(), 1, got); err != nil {
 			break
 		}
-		last = newAttempt(s, got[0])
+		last = newAttempt(s, got[0], atOnce)
 		s.run(last)
 		if last.state.Load() == writtenOff {
 			ended = true
@@ -82,15 +88,40 @@ func (s *slot) end() {
 	s.crew.slots.Done()
 }
 
+// memory is where the next block of a task goes. A block for a function that is all of its runner lasts no longer than the call, and
+// shares the memory of the others.
+func (s *slot) memory(t *Task) *Block {
+	if t.Spec.Runner == runnerFunc && len(t.Spec.Check) == 0 {
+		return &s.block
+	}
+	return new(Block)
+}
+
+// timeBy has the next block bounded by a limit, and gives when it begins. What follows at once on the one before begins at its end: to
+// read the clock again takes a part of a short block's time that matters.
+func (s *slot) timeBy(l *limit, atOnce bool) time.Duration {
+	if s.limit == l && atOnce {
+		return s.free
+	}
+	if s.limit != l {
+		if s.limit != nil {
+			s.limit.unwatch(&s.now)
+		}
+		s.limit = l
+		l.watch(&s.now)
+	}
+	return l.clock()
+}
+
 // run runs one block to its end.
 func (s *slot) run(a *attempt) {
-	spec := &a.block.Task.Spec
+	spec := a.block.Task.Spec
 	s.serve(a.block.Task)
 	if spec.Runner == runnerFunc && len(spec.Check) == 0 {
 		s.function(a)
 		return
 	}
-	r, ended := s.measured(&a.ctx, &a.block)
+	r, ended := s.measured(&a.ctx, a.block)
 	if !ended {
 		s.function(a)
 		return

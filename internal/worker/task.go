@@ -42,7 +42,7 @@ func NewTask(spec api.TaskSpec) (*Task, error) {
 	if err != nil {
 		return nil, fmt.Errorf("task %q: %w", spec.ID, err)
 	}
-	return &Task{Spec: spec, Grid: grid, limit: limit{d: seconds(spec.TimeoutSeconds)}, quotedID: quoted}, nil
+	return &Task{Spec: spec, Grid: grid, limit: newLimit(seconds(spec.TimeoutSeconds)), quotedID: quoted}, nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -72,7 +72,7 @@ func newBlock(t *Task, flat, epoch, lease uint64, attempt uint32) (Block, bool) 
 		return Block{}, false
 	}
 	name := leaseKey{epoch, lease}
-	h := heldBlock{task: t, flat: int64(flat), handed: name, first: int(attempt), now: name, attempt: int(attempt), at: -1}
+	h := heldBlock{task: t, flat: int64(flat), handed: name, first: int32(attempt), now: name, attempt: int32(attempt), at: -1}
 	return h.block(), true
 }
 

@@ -74,7 +74,7 @@ func TestOfAFunctionOnlyTheTimeIsKnown(t *testing.T) {
 	task := testTask("func")
 	task.ResourceTracking = true
 	c, cfg := overPipe(t, task)
-	cfg.Funcs = map[string]Func{"predict": func(context.Context, Block) error { return nil }}
+	cfg.Funcs = map[string]Func{"predict": func(context.Context, *Block) error { return nil }}
 	w := start(t, cfg)
 	s := c.next()
 	if r := runBlock(s); r.Outcome != wire.Success || r.WallNanos <= 0 || r.CPUNanos != 0 || r.PeakRSSBytes != 0 || r.ReadBytes != 0 || r.WrittenBytes != 0 {

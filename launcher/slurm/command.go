@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -148,6 +149,38 @@ func (l *Launcher) find(name string) (string, error) {
 		return "", fmt.Errorf("a command of Slurm is missing: %w. %s", err, howToGet())
 	}
 	return file, nil
+}
+
+// findAll looks for several commands. Those that are missing are told in one error: the folders and what to do are the same for all.
+func (l *Launcher) findAll(names []string) error {
+	var first error
+	var others []string
+	for _, name := range names {
+		_, err := process.LookPath(name, "/", valueOf(l.cfg.Env, "PATH"))
+		switch {
+		case err != nil && first == nil:
+			first = err
+		case err != nil:
+			others = append(others, strconv.Quote(name))
+		}
+	}
+	switch {
+	case first == nil:
+		return nil
+	case others == nil:
+		return fmt.Errorf("a command of Slurm is missing: %w. %s", first, howToGet())
+	default:
+		return fmt.Errorf("commands of Slurm are missing: %w, nor %s. %s", first, strings.Join(others, ", "), howToGet())
+	}
+}
+
+// HowToConfigure says what to do about an error that is Unconfigured.
+const HowToConfigure = "Slurm's commands find no slurm.conf here: run this on a login node of the cluster, or let SLURM_CONF name that file; where it worked before, try again later"
+
+// Unconfigured tells that a command of Slurm knows of no cluster, as on a laptop. A cluster without files of configuration (configless) whose
+// controller is away looks the same.
+func Unconfigured(err error) bool {
+	return strings.Contains(err.Error(), "Could not establish a configuration source") || strings.Contains(err.Error(), "Unable to process configuration file")
 }
 
 // howToGet says what to do about a missing command.

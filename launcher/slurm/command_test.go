@@ -278,6 +278,9 @@ func TestAMissingCommandIsLoud(t *testing.T) {
 			t.Errorf("%v\nlacks %s", err, want)
 		}
 	}
+	if strings.Count(err.Error(), "login node") != 1 || strings.Count(err.Error(), fake.Dir) != 1 {
+		t.Errorf("%v\nsays the same for each command", err)
+	}
 	if strings.Contains(err.Error(), "squeue") {
 		t.Errorf("%v names what is there", err)
 	}
@@ -288,6 +291,11 @@ func TestAMissingCommandIsLoud(t *testing.T) {
 	fake.Say("scontrol", launchertest.Answer{Stderr: "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n", Status: 1})
 	if err := l.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "Unable to contact slurm controller") {
 		t.Errorf("without a controller: %v", err)
+	}
+	l, fake = faked(t, 0, all...)
+	fake.Say("scontrol", launchertest.Answer{Stderr: "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\nscontrol: error: fetch_config: DNS SRV lookup failed\nscontrol: error: _establish_config_source: failed to fetch config\nscontrol: fatal: Could not establish a configuration source\n", Status: 1})
+	if err := l.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "login node") || strings.Contains(err.Error(), "scontrol ping") {
+		t.Errorf("without a slurm.conf: %v", err)
 	}
 }
 

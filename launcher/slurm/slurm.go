@@ -127,14 +127,8 @@ var needed = []string{"sbatch", "squeue", "scancel", "scontrol"}
 
 // Check looks for the commands of Slurm and asks its controller once. All that is missing is told at once.
 func (l *Launcher) Check(ctx context.Context) error {
-	var errs []error
-	for _, name := range needed {
-		if _, err := l.find(name); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	if errs != nil {
-		return errors.Join(errs...)
+	if err := l.findAll(needed); err != nil {
+		return err
 	}
 	if info, err := os.Stat(l.scripts); err != nil {
 		return fmt.Errorf("the folder for batch scripts is not there: %w", err)
@@ -142,6 +136,9 @@ func (l *Launcher) Check(ctx context.Context) error {
 		return fmt.Errorf("%s is to be the folder for batch scripts, and is a file", l.scripts)
 	}
 	if _, err := l.Site(ctx); err != nil {
+		if Unconfigured(err) {
+			return fmt.Errorf("%w. %s", err, HowToConfigure)
+		}
 		return fmt.Errorf("the controller of Slurm does not answer: %w. Look at it with: scontrol ping", err)
 	}
 	return nil
