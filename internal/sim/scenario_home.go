@@ -13,8 +13,9 @@ func drawHome(r *rand.Rand, c *Config) {
 	if c.Batch == nil || r.IntN(4) > 0 {
 		return
 	}
-	c.Nodes = max(c.Nodes, 2) // it takes a core, and some workers need all of a node
+	c.Nodes = max(c.Nodes, 2)
 	c.Batch.Nodes = c.Nodes
+	c.Batch.CPU += 1000 // it takes a core, and some workers need what is a whole node elsewhere
 	c.Job.AbandonAfter = pick(r, 0, 0, 2*time.Minute, 6*time.Minute)
 	if r.IntN(3) > 0 && c.Job.Tasks[0].Grid.Len() < 1000 { // blocks that take longer than it is away
 		for i := range c.Code {
