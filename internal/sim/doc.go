@@ -4,8 +4,10 @@
 //
 //	world.go        the run: configuration, the loop, lives of the coordinator, the result
 //	heap.go         events in their order
-//	coordinator.go  the shell: effects become deeds, deeds become events
-//	worker.go       one worker: the protocol of internal/worker and its patience
+//	coordinator.go  the shell: effects become deeds, deeds become events; coordinator_journal.go what is kept,
+//	                coordinator_network.go what workers are told
+//	worker.go       one worker's process and its end; worker_connection.go the protocol of internal/worker and its
+//	                patience, worker_blocks.go its slots
 //	network.go      connections: delay, loss, partitions, half-open ones
 //	clock.go        stalls and suspended machines
 //	usercode.go     how long blocks take and how they end
