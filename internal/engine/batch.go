@@ -206,6 +206,10 @@ func (e *Engine) learnOf(w *worker, n *fleet.News) {
 		e.tellTimeLeft(w)
 	}
 	w.wish = n.Wish
+	if st.State == launcher.Ended && w.away && w.was != "" && st.Node != "" && st.Node != w.was {
+		e.supplanted(w)
+		return
+	}
 	if st.Node != "" && w.node != st.Node {
 		w.node, w.nodeNo = st.Node, e.nodeNumber(st.Node) // a node may call itself anything: what counts is what can be excluded
 	}

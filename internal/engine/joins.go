@@ -72,6 +72,7 @@ type worker struct {
 	process  string        // tells it from others that were started for the same element
 	restart  int           // how often its batch system had started its element again
 	replaced bool          // and has done so since: its place is another's
+	was      string        // the node that it was on as it joined in an earlier epoch
 	spare    bool          // it waits behind the throttle of its array: it has no share
 	yields   bool          // it will, as soon as a lower throttle is in force
 	wish     bool          // it was cancelled by hand: it is not to be replaced

@@ -38,7 +38,7 @@ func (e *Engine) inherit(w *pastWorker, replaced bool) *worker {
 		e.lost = append(e.lost, w.number)
 		return nil
 	}
-	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, grant: w.grant, answer: never, away: true, keeps: e.keeps(w.number)}
+	v := &worker{id: w.ID, number: w.number, nonce: w.Nonce, node: w.Node, was: w.Node, nodeNo: e.nodeNumber(w.Node), task: w.row.task, slots: w.slots, grant: w.grant, answer: never, away: true, keeps: e.keeps(w.number)}
 	if e.tasks[v.task].spec.Fill {
 		e.expect(v.task, int64(v.slots))
 	}
@@ -74,6 +74,20 @@ func (e *Engine) keeps(number uint32) time.Duration {
 		return time.Duration(until - e.cfg.Began)
 	}
 	return e.patient
+}
+
+// supplanted takes in that an element has ended on another node than the worker was on which this coordinator waits for: the batch system has
+// started it again since. That says nothing about the worker, wherever it may still run; only its place is not its own any more.
+func (e *Engine) supplanted(w *worker) {
+	e.fleet.Give(int(w.task), int64(w.slots))
+	e.demand.dirty = true
+	w.sub.workers[w.element] = nil
+	w.sub.left--
+	e.reshare(w.sub)
+	delete(e.workers, w.id)
+	w.replaced, w.hinted = true, true
+	e.recount(w)
+	e.lookAt(w.heard + w.keeps + e.cfg.Job.HintAfter)
 }
 
 // launcherName is how a launcher calls the worker that it has started with this id: the inverse of launcher.Worker.String.
@@ -128,7 +142,11 @@ func (e *Engine) waitsFor(what string) string {
 	var until time.Duration
 	if len(e.away) > 0 {
 		w := e.away[0]
-		id, node, until = w.id, w.node, w.heard+w.keeps+e.AbandonAfter()
+		patience := e.AbandonAfter()
+		if w.hinted {
+			patience = min(patience, e.cfg.Job.HintAfter)
+		}
+		id, node, until = w.id, w.node, w.heard+w.keeps+patience
 	} else {
 		id, node, until = e.held[0].ID, e.held[0].Node, e.holdTo
 	}
