@@ -94,7 +94,7 @@ func Read(dir string, record func(epoch, seq uint64, record []byte) error, optio
 		return report, err
 	}
 	files = slices.DeleteFunc(files, func(f segmentFile) bool { return f.before(begin) })
-	chain, err := readHeaders(r.disk, files, &report)
+	chain, err := readHeaders(r.disk, files, begin, &report)
 	if err != nil {
 		return report, err
 	}
@@ -186,7 +186,7 @@ type link struct {
 // readHeaders reads the headers of all segments and works out from each how
 // many records of the one before count. Segments whose header was cut by a
 // crash are reported and left out.
-func readHeaders(d Disk, files []segmentFile, report *Report) ([]link, error) {
+func readHeaders(d Disk, files []segmentFile, begin Closed, report *Report) ([]link, error) {
 	var chain []link
 	for i, f := range files {
 		head, err := d.Read(f.path, nil, segmentHeaderSize)
@@ -210,8 +210,16 @@ func readHeaders(d Disk, files []segmentFile, report *Report) ([]link, error) {
 			// A crash leaves a bad header only with nothing behind it. Where
 			// segments of the epoch stand before and after, it was left after
 			// a failed commit, or connect finds that its records are missing.
-			between := len(chain) > 0 && chain[len(chain)-1].epoch == f.epoch && i+1 < len(files) && files[i+1].epoch == f.epoch
-			if !between && findBatch(whole, f.epoch, 0) {
+			follows := len(chain) > 0 && chain[len(chain)-1].epoch == f.epoch
+			between := follows && i+1 < len(files) && files[i+1].epoch == f.epoch
+			// The disk may show there what was in a file that a snapshot replaced: records before those that can be in this one.
+			from := uint64(1)
+			if follows {
+				from = chain[len(chain)-1].first
+			} else if begin.Last.Epoch == f.epoch {
+				from = begin.Last.Record + 1
+			}
+			if !between && findBatch(whole, f.epoch, from) {
 				return nil, &DamageError{f.path, 0, 1, f.epoch, err.Error()}
 			}
 			report.Cut = append(report.Cut, Cut{f.path, 0, int64(len(whole)), err.Error()})

@@ -340,6 +340,51 @@ func TestManyShortLivesLeaveNoMoreThanOneLongOne(t *testing.T) {
 	}
 }
 
+// A disk that has lost the first bytes of a segment may show there what was in another file before. That was never durable as a part of this one.
+func TestWhatAFileHadBeforeASnapshotIsNoDamageOfALaterSegment(t *testing.T) {
+	for name, c := range map[string]struct {
+		own, damaged bool
+	}{
+		"of a segment that a snapshot replaced": {false, false},
+		"its own, but for the header":           {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			j := mustCreate(t, dir, 1)
+			j.Append([]byte("a"))
+			rotate(t, j)
+			j.Append([]byte("b"))
+			rotate(t, j)
+			j.Append([]byte("c"))
+			mustCommit(t, j, 3)
+			shown, err := os.ReadFile(filepath.Join(dir, "journal-000001-000001.log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := compact(t, j); err != nil {
+				t.Fatal(err)
+			}
+			rotate(t, j)
+			j.Append([]byte("d"))
+			mustCommit(t, j, 4)
+			last := filepath.Join(dir, "journal-000001-000004.log")
+			if c.own {
+				if shown, err = os.ReadFile(last); err != nil {
+					t.Fatal(err)
+				}
+			}
+			copy(shown, "lost sector")
+			if err := os.WriteFile(last, shown, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			state, err := readState(dir)
+			if damage := (*DamageError)(nil); errors.As(err, &damage) != c.damaged {
+				t.Fatalf("read %q, %v", state, err)
+			}
+		})
+	}
+}
+
 func FuzzASnapshotOfAnyBytesIsReadOrRefused(f *testing.F) {
 	whole := func(state string) []byte {
 		p := appendSnapshot(Closed{Last: Position{2, 9}, segment: 3}, []byte(state))

@@ -107,9 +107,15 @@ func (q *queue) ask(co *coordinator, kind engine.EffectKind, a engine.Ask) {
 	q.call(call{co: co, kind: kind, ask: a})
 }
 
-// call sends a command off.
+// call sends a command off. One that was taken over changes nothing but by a submission that it was about to make.
 func (q *queue) call(c call) {
 	w := q.world
+	switch c.kind {
+	case engine.EffectCancel, engine.EffectCancelArray, engine.EffectThrottle, engine.EffectExclude:
+		if c.co.mine() != nil {
+			return
+		}
+	}
 	q.rate(&c)
 	q.calls = append(q.calls, c)
 	n := uint64(len(q.calls) - 1)
@@ -201,7 +207,7 @@ func (q *queue) make(c *call, n uint64) {
 			for ; i < len(c.workers) && c.workers[i].Tag == tag; i++ {
 				list = append(list, c.workers[i].Element)
 			}
-			if a := q.ours(q.bound[tag], tag); a != nil {
+			if a := q.ours(c.co, q.bound[tag], tag); a != nil {
 				b.cancel(a, list, launcher.CancelledByOwner)
 			}
 		}
@@ -235,7 +241,7 @@ func (q *queue) make(c *call, n uint64) {
 			b.wake()
 			w.saw(sawThrottled)
 			w.checks.submitted(c.co, scheduler.Resources{}, 0)
-		case a != nil && q.couldKnow():
+		case a != nil && q.couldKnow(c.co):
 			w.checks.fail("array %s of somebody else gets a throttle", a.id)
 		}
 	case engine.EffectExclude:
@@ -245,7 +251,7 @@ func (q *queue) make(c *call, n uint64) {
 			c.answer.Err = errors.New("update is not permitted")
 		case a != nil && !a.foreign:
 			b.keepOff(a, nodeNumbers(c.ask.Nodes))
-		case a != nil && q.couldKnow():
+		case a != nil && q.couldKnow(c.co):
 			w.checks.fail("nodes of array %s of somebody else are excluded", a.id)
 		}
 	}
@@ -253,19 +259,15 @@ func (q *queue) make(c *call, n uint64) {
 
 // couldKnow: the system has told everybody since that it lost its state. A call that was on its way then is not its caller's fault, nor what a
 // coordinator does that has slept since.
-func (q *queue) couldKnow() bool {
-	since := q.forgot
-	if co := q.world.co; co != nil {
-		since = max(since, co.stalledTo)
-	}
-	return q.world.now > max(since, q.world.home.slept())+2*time.Minute
+func (q *queue) couldKnow(co *coordinator) bool {
+	return q.world.now > max(q.forgot, co.stalledTo, q.world.home.slept())+2*time.Minute
 }
 
 // ours is an array that elements may be cancelled of. The command has no filter of its own.
-func (q *queue) ours(id, tag string) *array {
+func (q *queue) ours(co *coordinator, id, tag string) *array {
 	a := q.batch.find(id)
 	if a != nil && (a.foreign || a.tag != tag) {
-		if !q.couldKnow() {
+		if !q.couldKnow(co) {
 			return nil
 		}
 		q.world.checks.fail("elements of array %s are cancelled, which is not of submission %s", id, tag)
