@@ -68,7 +68,7 @@ func (e *Engine) dispatch() {
 	if e.committed < e.salvaged {
 		return // blocks may need one whose end is known and not durable
 	}
-	e.reserves = e.awaitsOthers()
+	e.reserves = e.awaitsOthers() || e.shedding > 0
 	for i := range e.tasks {
 		t := &e.tasks[i]
 		t.dry = false

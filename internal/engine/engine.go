@@ -108,6 +108,7 @@ type Engine struct {
 	within   time.Duration // for how long those of this one are, when it steps aside
 	holdTo   time.Duration // until then blocks are reserved because of held
 	reserves bool          // as of the last look: blocks below task.reserved are for those who are away
+	shedding int           // workers of worker.sheds
 	launched int64         // workers asked for ever
 	peak     int64         // most workers alive at once
 	proven   []bool        // classes of which a worker has shown that it works
@@ -360,6 +361,7 @@ func (e *Engine) fromWorker(w *worker, ev *Event) {
 		return
 	}
 	e.hear(w)
+	e.shed(w, false)
 	switch ev.Kind {
 	case EventHeartbeat:
 		e.settleDoubts(w)

@@ -73,6 +73,7 @@ type worker struct {
 	restart  int           // how often its batch system had started its element again
 	replaced bool          // and has done so since: its place is another's
 	was      string        // the node that it was on as it joined in an earlier epoch
+	sheds    bool          // it is told that it has blocks of an earlier epoch no longer, and has said nothing since
 	spare    bool          // it waits behind the throttle of its array: it has no share
 	yields   bool          // it will, as soon as a lower throttle is in force
 	wish     bool          // it was cancelled by hand: it is not to be replaced
@@ -342,6 +343,7 @@ func (e *Engine) attach(ev *Event) {
 	e.hear(w)
 
 	gone, kept := e.takeStock(w, ev.Held)
+	e.shed(w, len(gone) > 0 && slices.ContainsFunc(ev.Held, e.isEarlier))
 	e.emit(Effect{Kind: EffectWelcome, Session: w.session, Leases: gone, Kept: kept})
 	e.tellTimeLeft(w)
 	switch {
@@ -495,6 +497,7 @@ func (e *Engine) endWorker(w *worker, word string) {
 		return
 	}
 	e.back(w)
+	e.shed(w, false)
 	e.reclaim(w, lossOf(w))
 	if w.session != 0 {
 		e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker has ended"})

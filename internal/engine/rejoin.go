@@ -125,6 +125,19 @@ func (e *Engine) back(w *worker) {
 	}
 }
 
+// shed notes whether a worker that is back may still run what it is told to have no longer: until its next word nobody gets a block that may be
+// in conflict with that.
+func (e *Engine) shed(w *worker, sheds bool) {
+	if w.sheds != sheds {
+		w.sheds = sheds
+		if sheds {
+			e.shedding++
+		} else {
+			e.shedding--
+		}
+	}
+}
+
 // awaitsOthers reports whether blocks that an earlier epoch handed out may be in the hands of workers that are away.
 func (e *Engine) awaitsOthers() bool {
 	if len(e.held) > 0 && e.now >= e.holdTo {

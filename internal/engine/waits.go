@@ -23,6 +23,8 @@ func (e *Engine) waits(i int) string {
 		return e.why
 	case len(e.away)+len(e.held) > 0:
 		return e.waitsFor("blocks handed out before wait")
+	case e.shedding > 0:
+		return "a worker that is back is told that a block of it is done, or another's, and may run it still: blocks handed out before wait for its next word"
 	}
 	tally := e.sched.Tally(i)
 	var parts []string
