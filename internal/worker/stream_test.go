@@ -99,7 +99,7 @@ func TestAStreamProcessMayEndOnceItHasAnswered(t *testing.T) {
 	for name, body := range map[string]string{
 		"well":                   success + `; exit 0`,
 		"badly":                  success + `; exit 5`,
-		"by a signal":            success + `; kill -HUP $$`,
+		"by a signal":            success + `; kill -KILL $$`,
 		"with a last word":       success + `; echo bye; exit 0`,
 		"at the sight of a next": `test "$answered" && exit 0; ` + success + `; answered=1`,
 		"slowly":                 `test "$answered" && { exec 3>&-; sleep 0.7; exit 0; }; ` + success + `; answered=1`,
@@ -130,7 +130,7 @@ func TestABlockThatAnEndedProcessDidNotReadIsSentAgain(t *testing.T) {
 	}{
 		"well":                       {success + `; exit 0`, resend},
 		"badly":                      {success + `; exit 5`, resend},
-		"by a signal":                {success + `; kill -HUP $$`, resend},
+		"by a signal":                {success + `; kill -KILL $$`, resend},
 		"with a last word":           {success + `; echo bye; exit 0`, resend},
 		"and it had answered nobody": {`exit 0`, silent},
 	} {
@@ -206,7 +206,7 @@ func aSlot(t *testing.T, spec api.TaskSpec) (*slot, *Task) {
 func TestAStreamProcessThatBeganABlockHasFailedIt(t *testing.T) {
 	for name, tc := range map[string]struct{ body, message, tail string }{
 		"exit":        {`exit 4`, "exit status 4" + whatToDo, ""},
-		"signal":      {`kill -HUP $$`, "signal 1 (hangup)" + whatToDo, ""},
+		"signal":      {`kill -KILL $$`, "signal 9 (killed)" + whatToDo, ""},
 		"output":      {`echo half; exit 0`, "exit status 0" + whatToDo, "half"},
 		"both silent": {`exit 0`, "exit status 0" + whatToDo + "; the process before it, which had answered other blocks, ended at this one too", ""},
 	} {

@@ -18,6 +18,8 @@ if sys.platform == "win32":
     raise ImportError("daisy_submit is for Linux and macOS; on Windows, use it within WSL")
 
 _NAME = "daisy-submit"
+# sysconfig fills its tables at the first question, and two threads that ask at once find them half full.
+_sysconfig = threading.Lock()
 
 
 def find() -> str:
@@ -46,7 +48,8 @@ def find() -> str:
 def _folders() -> List[str]:
     """Where pip puts programs: of this environment, of the user, and beside a package that is installed elsewhere."""
     schemes = ["", "posix_user", "osx_framework_user"]
-    found = [sysconfig.get_path("scripts", s) if s else sysconfig.get_path("scripts") for s in schemes if not s or s in sysconfig.get_scheme_names()]
+    with _sysconfig:
+        found = [sysconfig.get_path("scripts", s) if s else sysconfig.get_path("scripts") for s in schemes if not s or s in sysconfig.get_scheme_names()]
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     found += [os.path.join(package, "bin"), os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(package))), "bin")]  # --target, --prefix
     return [f for i, f in enumerate(found) if f not in found[:i]]
