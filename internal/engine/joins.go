@@ -302,6 +302,9 @@ func (e *Engine) accept(req uint64, w *worker, j *Join) {
 		w.until = e.now + j.Left
 	}
 	w.heard = e.now
+	if !w.launched() && e.phase == running {
+		w.killed = false // nobody could end it: it has only slept
+	}
 	e.recount(w)
 	e.lookAt(e.now + e.cfg.Job.ReconnectGrace)
 	e.emit(Effect{Kind: EffectJoined, Request: req, WorkerID: w.id, Task: w.task, Slots: w.slots})
@@ -334,9 +337,6 @@ func (e *Engine) attach(ev *Event) {
 		e.emit(Effect{Kind: EffectClose, Session: w.session, Text: "the worker has opened another connection"})
 	}
 	e.back(w)
-	if !w.launched() && e.phase == running {
-		w.killed = false // nobody could end it: it has only slept
-	}
 	e.setSession(w, ev.Session)
 	e.forgetRequests(w)
 	w.askedAt = e.now

@@ -239,8 +239,8 @@ func (e *Engine) killAll() {
 	}
 	e.stop.killed, e.stop.hard = true, false
 	e.stop.at = e.now + within
-	for _, w := range e.live {
-		e.kill(w)
+	for i := len(e.live) - 1; i >= 0; i-- { // backwards: an end moves the last one into its place
+		e.kill(e.live[i])
 	}
 }
 
