@@ -239,8 +239,8 @@ func (e *Engine) killAll() {
 	}
 	e.stop.killed, e.stop.hard = true, false
 	e.stop.at = e.now + within
-	for i := len(e.live) - 1; i >= 0; i-- { // backwards: an end moves the last one into its place
-		e.kill(e.live[i])
+	for _, w := range slices.Clone(e.live) { // whom nobody can end has ended then
+		e.kill(w)
 	}
 }
 
