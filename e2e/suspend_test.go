@@ -29,6 +29,7 @@ func TestAWorkerThatWasStoppedForTooLongKillsItsBlockFirst(t *testing.T) {
 	helped.wantGone(t)
 	t.Logf("its block was killed %v after it went on", time.Since(on).Round(time.Millisecond))
 	helper.said.await(t, "the worker was stopped for ")
+	helper.said.await(t, "connected again") // else the run may have ended before
 	again.ok()
 	if r := s.wait(); r.status != 0 {
 		t.Fatalf("exit status %d", r.status)
