@@ -666,7 +666,6 @@ class Jobs(Folder):
                 "a key of settings['*'] is 5 (int); wanted a string",
                 "settings['*']['env'] is 4 (int); wanted a dict",
                 'slurm is [1] (list); wanted a dict of keys of [slurm], as {"partition": "gpu"}',
-                'slurm is [1] (list); wanted launcher="slurm" beside it, or no slurm: nothing of it holds with launcher=7',
                 f"grace is None (NoneType); wanted {value}",
                 task + "max_workers is 'four' (str); wanted a whole number",
                 task + "max_retries is 2.5 (float); wanted a whole number",
@@ -678,7 +677,6 @@ class Jobs(Folder):
         )
         for pattern, tasks, keys in (
             ('^settings is 3 \\(int\\); wanted a dict of dicts, as {"predict": {"priority": 2}}, by task', line("a"), {"settings": 3}),
-            ("""^slurm is {'time': '1h'} .*wanted launcher="slurm" beside it, or no slurm: nothing of it holds with launcher='local'$""", line("a"), {"slurm": {"time": "1h"}}),
             ('^task "a": upstream_tasks is 5', line("a", upstream_tasks=5), {}),
         ):
             with self.assertRaisesRegex(daisy_submit.JobError, pattern):

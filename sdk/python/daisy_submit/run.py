@@ -37,7 +37,7 @@ def run_blockwise(
     tasks: a Task, a Pipeline, or a list of tasks, of daisy 2 or of this package. launcher: "local", "serial" or "slurm".
     directory: where run directories are made ("runs"). tracking: a folder that keeps done marks. resources: what all workers may use
     together, as {"cpu": 16, "memory": "64GiB"}. settings: further keys of [[task]] by task, "*" for all, as {"predict": {"requires": {"gpu": 1}}}.
-    slurm: keys of [slurm]. progress: True (bars), False (nothing), or a function that gets a Progress about once a second.
+    slurm: keys of [slurm], which hold with launcher="slurm". progress: True (bars), False (nothing), or a function that gets a Progress about once a second.
     run_keys: further keys of [run], such as grace="1m".
 
     Raises BlocksFailed if blocks failed for good, RunNotComplete if the run ended early for another reason, JobError (and its kind
@@ -93,7 +93,6 @@ def make(
         + arguments.table("resources", {} if resources is None else resources)
         + _settings({} if settings is None else settings)
         + arguments.table("slurm", {} if slurm is None else slurm, 'a dict of keys of [slurm], as {"partition": "gpu"}')
-        + [("slurm", slurm, launcher == "slurm", f'launcher="slurm" beside it, or no slurm: nothing of it holds with launcher={launcher!r}')][: bool(slurm)]
         + [row for k, v in run_keys.items() for row in arguments.values(k, v)]
         + [row for task in flatten(tasks)[0] for row in rows_of(task)]
     )
