@@ -79,16 +79,7 @@ func TestACoordinatorThatStepsAsideTellsItsWorkersToWait(t *testing.T) {
 }
 
 func TestAWorkerThatComesWhileTheCoordinatorStepsAsideIsToComeAgain(t *testing.T) {
-	j := testJob()
-	j.Tasks = []job.Task{{ID: "a", Slots: 1, MaxLost: 3, MaxWorkerRestarts: 10, Requires: cpus(1), Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(t, 3)}}
-	p, err := j.Pipeline()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := New(Config{Job: j, Pipeline: p, Epoch: 1, Unlimited: true, External: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := forGuests(t, 3)
 	var fx Effects
 	e.ApplyAll(0, []Event{{Kind: EventTick}, {Kind: EventAside, Left: time.Hour}, {Kind: EventJoin, Request: 1, Join: &Join{Name: "w", Nonce: 7, Slots: 1}}}, &fx)
 	code := ""

@@ -1,23 +1,10 @@
 package engine
 
-import (
-	"testing"
-
-	"example.org/daisy/internal/job"
-)
+import "testing"
 
 // A worker that comes back is known by its name. One that nobody launched has none that a launched one has, or will have when it is asked for.
 func TestNobodyTakesTheNameOfAWorkerThatIsLaunchedLater(t *testing.T) {
-	j := testJob()
-	j.Tasks = []job.Task{{ID: "a", Slots: 1, MaxLost: 3, MaxWorkerRestarts: 10, Requires: cpus(1), Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(t, 9)}}
-	p, err := j.Pipeline()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := New(Config{Job: j, Pipeline: p, Epoch: 1, Unlimited: true, External: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := forGuests(t, 9)
 	for name, want := range map[string]bool{"7.0": false, "12.34": false, "7.0+2": true, "host-7.0": true, "7.00": true, "node7.example.org-12": true, "7.": true, ".7": true, "1.5.2": true} {
 		var fx Effects
 		e.Apply(0, &Event{Kind: EventJoin, Request: 1, Join: &Join{Name: name, Nonce: 7, Slots: 1}}, &fx)

@@ -7,10 +7,11 @@ import (
 	"example.org/daisy/internal/job"
 )
 
-// Whoever came by itself, and has no connection, ends as it is killed: nobody else would say so.
-func TestAllWhomNobodyCanEndHaveEndedOnceAllAreKilled(t *testing.T) {
+// forGuests is a run of n blocks in a row that is served by workers who come by themselves.
+func forGuests(t *testing.T, n int64) *Engine {
+	t.Helper()
 	j := testJob()
-	j.Tasks = []job.Task{{ID: "a", Grid: line1D(t, 3), Slots: 1, Requires: cpus(1), Runner: job.Runner{Kind: job.RunnerFunc}}}
+	j.Tasks = []job.Task{{ID: "a", Slots: 1, MaxLost: 3, MaxWorkerRestarts: 10, Requires: cpus(1), Runner: job.Runner{Kind: job.RunnerCommand}, Grid: line1D(t, n)}}
 	p, err := j.Pipeline()
 	if err != nil {
 		t.Fatal(err)
@@ -19,6 +20,12 @@ func TestAllWhomNobodyCanEndHaveEndedOnceAllAreKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return e
+}
+
+// Whoever came by itself, and has no connection, ends as it is killed: nobody else would say so.
+func TestAllWhomNobodyCanEndHaveEndedOnceAllAreKilled(t *testing.T) {
+	e := forGuests(t, 3)
 	var fx Effects
 	for n := range uint64(3) {
 		e.Apply(0, &Event{Kind: EventJoin, Request: n + 1, Join: &Join{Name: fmt.Sprint("guest-", n), Nonce: n + 1, Slots: 1}}, &fx)
