@@ -96,24 +96,25 @@ type Engine struct {
 	results  int64  // leases that are
 	retries  retryHeap
 	demand   demand
-	began    []TaskRecord  // what the first record says of the tasks
-	salvaged uint64        // the last record of Config.Recovered
-	sets     []Setting     // the limits that are not those of the job, in the order in which they became so
-	carried  []string      // what became of those of earlier epochs, to be said
-	lost     []uint32      // workers of earlier epochs that are known to have ended
-	away     []*worker     // those that may come back, in the order in which they had joined
-	parked   []Event       // of those that have, and have to wait
-	held     []PastWorker  // those that cannot, and may live
-	patient  time.Duration // for how long workers of earlier epochs were told to wait for this one
-	within   time.Duration // for how long those of this one are, when it steps aside
-	holdTo   time.Duration // until then blocks are reserved because of held
-	reserves bool          // as of the last look: blocks below task.reserved are for those who are away
-	shedding int           // workers of worker.sheds
-	launched int64         // workers asked for ever
-	peak     int64         // most workers alive at once
-	proven   []bool        // classes of which a worker has shown that it works
-	good     int64         // valid returns
-	tight    bool          // limits became smaller, and more may be taken than they allow
+	began    []TaskRecord       // what the first record says of the tasks
+	salvaged uint64             // the last record of Config.Recovered
+	sets     []Setting          // the limits that are not those of the job, in the order in which they became so
+	carried  []string           // what became of those of earlier epochs, to be said
+	lost     []uint32           // workers of earlier epochs that are known to have ended
+	away     []*worker          // those that may come back, in the order in which they had joined
+	parked   []Event            // of those that have, and have to wait
+	held     []PastWorker       // those that cannot, and may live
+	patient  time.Duration      // for how long workers of earlier epochs were told to wait for this one
+	within   time.Duration      // for how long those of this one are, when it steps aside
+	holdTo   time.Duration      // until then blocks are reserved because of held
+	reserves bool               // as of the last look: blocks below task.reserved are for those who are away
+	shedding int                // workers of worker.sheds
+	claims   map[blockOf]*lease // in hands since an earlier epoch
+	launched int64              // workers asked for ever
+	peak     int64              // most workers alive at once
+	proven   []bool             // classes of which a worker has shown that it works
+	good     int64              // valid returns
+	tight    bool               // limits became smaller, and more may be taken than they allow
 
 	batch // where workers come from a batch system
 
@@ -188,7 +189,7 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, sched: sched,
 		workers: make(map[string]*worker), sessions: make(map[SessionID]*worker), nodes: make(map[string]uint32),
-		submissions: make(map[string]*submission), excluded: make(map[string]*Exclusion),
+		submissions: make(map[string]*submission), excluded: make(map[string]*Exclusion), claims: make(map[blockOf]*lease),
 		tasks: make([]task, len(specs)), scanAt: never,
 	}
 	kinds := make([]fleet.Kind, len(specs))

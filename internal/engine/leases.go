@@ -185,6 +185,9 @@ func (e *Engine) drop(l *lease) (held time.Duration) {
 		w.unstarted = l.next
 	}
 	l.prev, l.next = nil, nil
+	if l.claimed != 0 {
+		delete(e.claims, blockOf{l.handout.Task, l.handout.Block})
+	}
 	if l.doubtful {
 		l.doubtful = false
 		w.doubts--

@@ -196,6 +196,7 @@ func (e *Engine) claim(w *worker, h *Held, had *lease) *lease {
 	e.raiseMark(int(h.Task), h.Block) // it was below the mark, unless the worker tells a tale
 	l := e.newLease(got, w)
 	l.row, l.claimed = e.rowOf(w, h.Task), h.Attempt
+	e.claims[blockOf{h.Task, h.Block}] = l
 	if w.sub == nil && w.started < w.slots {
 		e.fleet.Inherit(int(h.Task), 1) // it runs already
 	}
@@ -206,25 +207,15 @@ func (e *Engine) claim(w *worker, h *Held, had *lease) *lease {
 // overtake takes a block back that somebody has claimed as an earlier attempt than this one. That one has ended, or was given up, as there
 // was a later one; what became of it was lost with its coordinator.
 func (e *Engine) overtake(h *Held) bool {
-	if h.Attempt < 2 {
+	l := e.claims[blockOf{h.Task, h.Block}]
+	if l == nil || l.claimed >= h.Attempt {
 		return false
 	}
-	for _, w := range e.live {
-		for l := w.first; l != nil; l = l.next {
-			if l.handout.Task != h.Task || l.handout.Block != h.Block {
-				continue
-			}
-			if l.claimed == 0 || l.claimed >= h.Attempt {
-				return false
-			}
-			if w.session != 0 {
-				e.emit(Effect{Kind: EffectKillBlock, Session: w.session, Lease: l.handout.Lease})
-			}
-			e.endLease(l, scheduler.Ending{Outcome: scheduler.Recalled}, Use{}, nil)
-			return true
-		}
+	if l.worker.session != 0 {
+		e.emit(Effect{Kind: EffectKillBlock, Session: l.worker.session, Lease: l.handout.Lease})
 	}
-	return false
+	e.endLease(l, scheduler.Ending{Outcome: scheduler.Recalled}, Use{}, nil)
+	return true
 }
 
 // rowOf is the row of a worker for a task, which it may have served without the journal having kept that.
